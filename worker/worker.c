@@ -270,10 +270,8 @@ static void worker_set_run(struct worker *worker, struct run *run) {
 
 /* A thread that hangs cannot be ended, nor its memory freed: as with a device that has failed, only a new
    process could compute again. Whoever watches over this one starts it. */
-static void worker_drop_run(struct worker *worker) {
-  struct run *run = worker->run;
-  worker_set_run(worker, NULL);
-  if (run_stop(run))
+static void worker_end_if_hung(const struct run *run, bool has_ended) {
+  if (has_ended)
     return;
   log_event(LOG_ERROR, "worker", "hung",
             "run=%s: an execution does not come back, so this process ends: start it again", run_id(run));
@@ -281,16 +279,34 @@ static void worker_drop_run(struct worker *worker) {
   _exit(EXIT_FAILURE);
 }
 
+static void worker_drop_run(struct worker *worker) {
+  struct run *run = worker->run;
+  worker_set_run(worker, NULL);
+  worker_end_if_hung(run, run_stop(run));
+}
+
+static struct kept_data *worker_drop_run_but_data(struct worker *worker, const Weir__LoadRun *next) {
+  struct run *run = worker->run;
+  struct kept_data *kept;
+  worker_set_run(worker, NULL);
+  worker_end_if_hung(run, run_stop_but_data(run, next, &kept));
+  return kept;
+}
+
 /* Of the run that it has it only says again that it is loaded. */
 static void worker_load(struct worker *worker, const Weir__LoadRun *load) {
   const struct device_choice *device = &worker->options->device;
   struct rpc_channel *coordinator = member_channel(worker->member);
   bool has_it = worker->run && strcmp(run_id(worker->run), load->run) == 0;
+  struct kept_data *kept = NULL;
   log_event(LOG_INFO, "worker", "load", "run=%s incarnation=%llu had=\"%s\"", load->run,
             (unsigned long long)load->incarnation, worker->run ? run_id(worker->run) : "");
   if (has_it && run_tell_again(worker->run, load, coordinator))
     return;
-  worker_drop_run(worker);
+  if (has_it)
+    kept = worker_drop_run_but_data(worker, load);
+  else
+    worker_drop_run(worker);
   worker_set_run(worker, run_start(&(struct run_options){.client = worker->client,
                                                          .coordinator = coordinator,
                                                          .backend = device->backend,
@@ -301,6 +317,7 @@ static void worker_load(struct worker *worker, const Weir__LoadRun *load) {
                                                          .device_bytes = device->memory_bytes,
                                                          .memory_bytes = worker->options->memory_bytes,
                                                          .readers = worker->options->threads,
+                                                         .kept = kept,
                                                          .end_ms = worker->options->end_ms,
                                                          .send = worker_send,
                                                          .device_lost = on_device_lost,

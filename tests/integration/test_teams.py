@@ -126,10 +126,14 @@ def test_workers_of_a_team_die_freeze_and_are_replaced_without_a_bit_lost():
             lower, upper = sorted((worker for worker in (first, second, third)
                                    if by_pid[worker.child.pid]["microbatches"] > 0), key=lambda w: held(w.output())[0])
             spare, = {first, second, third} - {lower, upper}
+            run.wait(lambda: " worker loaded " in spare.output(), "the spare worker's loading")
+            images, aside = folder.file("train-images-idx3"), folder.file("aside")
+            os.rename(images, aside)
             upper.send(signal.SIGKILL)
             run.go(60)
             run.wait_step(60)
-            assert held(spare.output())[0] == 1, "the spare worker has the stage of the one that died"
+            assert held(spare.output())[0] == 1, "the spare worker, which has read its data, has the stage of the one that died"
+            os.rename(aside, images)
             upper, spare = spare, cluster.add_worker()
             run.crawl(lambda: " worker loaded " in spare.output(), "another spare worker's loading")
             lower.send(signal.SIGSTOP)

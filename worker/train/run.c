@@ -2,6 +2,7 @@
 #include "worker/train/run.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "common/agree/float_setting.h"
@@ -119,13 +120,12 @@ static bool run_wait_end_locked(struct run *run) {
   return run->has_ended;
 }
 
-bool run_stop(struct run *run) {
+static bool run_end(struct run *run, struct kept_data **kept) {
   bool has_ended;
-  if (!run)
-    return true;
   model_fetch_cancel(&run->fetch, true);
   pthread_mutex_lock(&run->lock);
   run->is_stopping = true;
+  run->is_data_kept = kept != NULL;
   if (run->relay)
     relay_abort_locked(run->relay);
   pthread_cond_broadcast(&run->changed);
@@ -134,6 +134,8 @@ bool run_stop(struct run *run) {
   if (!has_ended)
     return false;
   pthread_join(run->thread, NULL);
+  if (kept)
+    *kept = run->kept;
   pthread_cond_destroy(&run->changed);
   pthread_mutex_destroy(&run->lock);
   model_fetch_fini(&run->fetch);
@@ -143,6 +145,31 @@ bool run_stop(struct run *run) {
   message_free(run->load);
   free(run);
   return true;
+}
+
+bool run_stop(struct run *run) {
+  return !run || run_end(run, NULL);
+}
+
+static bool is_same_spec(const Weir__RunSpec *a, const Weir__RunSpec *b) {
+  size_t size_bytes = a ? weir__run_spec__get_packed_size(a) : 0;
+  bool is_same = a && b && weir__run_spec__get_packed_size(b) == size_bytes;
+  uint8_t *bytes = is_same ? mem_new(2 * size_bytes + 1) : NULL;
+  if (is_same) {
+    weir__run_spec__pack(a, bytes);
+    weir__run_spec__pack(b, bytes + size_bytes);
+    is_same = memcmp(bytes, bytes + size_bytes, size_bytes) == 0;
+  }
+  free(bytes);
+  return is_same;
+}
+
+/* With the same stages it was of no use as it was, perhaps because of its data. */
+bool run_stop_but_data(struct run *run, const Weir__LoadRun *next, struct kept_data **kept) {
+  bool has_other_stages =
+      next->stage_begin != run->load->stage_begin || next->stage_end != run->load->stage_end;
+  *kept = NULL;
+  return run_end(run, has_other_stages && is_same_spec(run->load->spec, next->spec) ? kept : NULL);
 }
 
 /* True if run_participate_locked has something to do. */
@@ -167,7 +194,10 @@ static void run_release(struct run *run) {
     free(run->roles);
     free(run->block_elems);
   }
-  loaded_close(&run->loaded);
+  if (run->is_data_kept)
+    run->kept = loaded_close_but_data(&run->loaded);
+  else
+    loaded_close(&run->loaded);
 }
 
 static void *run_main(void *argument) {
@@ -215,7 +245,8 @@ static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
                                  .device_bytes = run->options.device_bytes,
                                  .stage_begin = (int)run->load->stage_begin,
                                  .stage_end = (int)run->load->stage_end,
-                                 .fetch = &run->fetch};
+                                 .fetch = &run->fetch,
+                                 .kept = run->options.kept};
   const struct model *model;
   if (loaded_open(&options, run->load, &run->loaded, is_bad_input, err))
     return err->code;

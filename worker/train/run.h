@@ -47,4 +47,8 @@ int run_take_boundary(struct run *run, const Weir__BoundaryPiece *piece, const s
    the process ends it, or another call, if it comes back. */
 bool run_stop(struct run *run);
 
+/* As run_stop, for a run that is to be started again by this order. *kept: what it had read of its data, for
+   run_options.kept; NULL: nothing, or the order is not the same but for the stages. */
+bool run_stop_but_data(struct run *run, const Weir__LoadRun *next, struct kept_data **kept);
+
 #endif

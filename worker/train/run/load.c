@@ -32,16 +32,27 @@ static bool is_input_error(const struct err *err) {
          err->code == ERR_CORRUPT;
 }
 
+static void loaded_take(struct loaded *out, struct kept_data *kept) {
+  out->spec = kept->spec;
+  out->train = kept->train;
+  out->eval = kept->eval;
+  free(kept);
+}
+
 int loaded_open(const struct load_options *options, const Weir__LoadRun *load, struct loaded *out,
                 bool *is_bad_input, struct err *err) {
   struct fetched_model file = {0};
+  bool has_data = options->kept != NULL;
   uint64_t begin_ns;
   *out = (struct loaded){0};
   *is_bad_input = false;
-  if (!load->spec)
+  if (has_data)
+    loaded_take(out, options->kept);
+  else if (!load->spec)
     return err_set(err, ERR_INVALID, "run '%s': the order to load it has no spec", load->run);
-  out->spec = message_copy(load->spec);
-  if (spec_check(out->spec, err) == 0 && check_abilities(options, out->spec->train, err))
+  else
+    out->spec = message_copy(load->spec);
+  if (!has_data && spec_check(out->spec, err) == 0 && check_abilities(options, out->spec->train, err))
     goto out; /* another worker may be able */
   if (err->code || loaded_open_data(options, out, err)) {
     *is_bad_input = is_input_error(err);
@@ -73,6 +84,21 @@ void loaded_close(struct loaded *loaded) {
   *loaded = (struct loaded){0};
 }
 
+struct kept_data *loaded_close_but_data(struct loaded *loaded) {
+  struct kept_data *kept = NULL;
+  struct err err;
+  bool is_sound = loaded->train && dataset_check(loaded->train, &err) == 0 &&
+                  (!loaded->eval || dataset_check(loaded->eval, &err) == 0);
+  if (is_sound) {
+    kept = mem_new(sizeof *kept);
+    *kept = (struct kept_data){loaded->spec, loaded->train, loaded->eval};
+    loaded->spec = NULL;
+    loaded->train = loaded->eval = NULL;
+  }
+  loaded_close(loaded);
+  return kept;
+}
+
 /* What GPUs alone can do is not asked of a CPU, unless the run takes whatever computes. */
 static int check_abilities(const struct load_options *options, const Weir__TrainSpec *train,
                            struct err *err) {
@@ -87,15 +113,20 @@ static int check_abilities(const struct load_options *options, const Weir__Train
   return ERR_OK;
 }
 
+static int open_sets(const struct load_options *options, struct loaded *loaded, struct err *err) {
+  const Weir__DataSpec *data = loaded->spec->data;
+  if (dataset_open(loaded->spec, data->train, options->data_root, &loaded->train, err) == 0 && data->eval)
+    dataset_open(loaded->spec, data->eval, options->data_root, &loaded->eval, err);
+  return err->code;
+}
+
 static int loaded_open_data(const struct load_options *options, struct loaded *loaded, struct err *err) {
   uint64_t begin_ns = trace_now_ns();
   const Weir__DataSpec *data = loaded->spec->data;
   uint64_t train_samples, eval_samples;
   char both[2 * SHA256_HEX_SIZE];
   int length;
-  if (dataset_open(loaded->spec, data->train, options->data_root, &loaded->train, err))
-    return err->code;
-  if (data->eval && dataset_open(loaded->spec, data->eval, options->data_root, &loaded->eval, err))
+  if (!loaded->train && open_sets(options, loaded, err))
     return err->code;
   train_samples = dataset_samples(loaded->train);
   eval_samples = loaded->eval ? dataset_samples(loaded->eval) : 0;

@@ -8,6 +8,12 @@
 #include "model/model.h"
 #include "worker/data/loader.h"
 
+/* What a run has read of its data: the spec that it was read by, and the datasets, as in struct loaded. */
+struct kept_data {
+  Weir__RunSpec *spec;
+  struct dataset *train, *eval;
+};
+
 struct load_options {
   struct rpc_channel *coordinator;
   const char *data_root;
@@ -17,6 +23,7 @@ struct load_options {
   const uint64_t *device_bytes; /* [executors] */
   int stage_begin, stage_end;   /* the stages of the model that are computed here; equal: all of them */
   struct model_fetch *fetch;    /* lets another thread end the download of the model */
+  struct kept_data *kept;       /* of a load of the same run; taken, freed; NULL: the data is to be read */
 };
 
 struct loaded {
@@ -41,5 +48,9 @@ int loaded_advise_memory(const struct load_options *options, const struct loaded
                          struct err *err);
 
 void loaded_close(struct loaded *loaded); /* safe on an empty one */
+
+/* As loaded_close, but for the data, which is for loading the same run again; NULL if there is none, or it
+   can be read no more. */
+struct kept_data *loaded_close_but_data(struct loaded *loaded);
 
 #endif

@@ -6,6 +6,8 @@
 #include "common/rpc/client.h"
 #include "worker/backend/backend.h"
 
+struct kept_data;
+
 struct run_options {
   struct rpc_client *client;       /* outlives the run, as all pointers here */
   struct rpc_channel *coordinator; /* to fetch the model */
@@ -22,6 +24,7 @@ struct run_options {
   int question_ms;       /* how long a server that is asked where it is may take; 0: 3000 */
   int silent_ms, unreached_ms; /* as in transfers_options */
   int meeting_ms;              /* how long a group's members wait until all of them are there; 0: 10000 */
+  struct kept_data *kept;      /* of run_stop_but_data, for the same run; taken; NULL: nothing is kept */
   int end_ms;                  /* how long a run that is stopped waits for executions; 0: 10000 */
   /* Says something to the coordinator. Any thread, under the run's lock: never blocks, calls nothing back. */
   void (*send)(void *user, const Weir__MemberMessage *message);

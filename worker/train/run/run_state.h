@@ -100,6 +100,8 @@ struct run {
   pthread_cond_t changed;
   enum run_phase phase;
   bool is_stopping, has_ended;
+  bool is_data_kept;      /* when it ends: */
+  struct kept_data *kept; /* what it had read */
   bool is_loaded;
   bool is_muted;              /* nobody waits for what we would say */
   uint64_t order_incarnation; /* of the newest order to load it */

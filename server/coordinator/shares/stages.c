@@ -10,16 +10,23 @@
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 
-/* Workers of so many executors: of `members` of them a team is made, each at a position of its own. */
+/* Workers of one kind, of so many executors: of `members` of them a team is made, each at a position of its
+   own. What crosses between their stages is in layouts that only workers of the kind share, whether or not
+   the run asks for the same bits. */
 struct lineup {
+  const char *fingerprint;
   uint32_t executors;
   uint32_t members;
   uint32_t stages; /* of the model */
 };
 
-static struct lineup lineup_of(const struct run *run, uint32_t executors) {
-  uint32_t stages = run->spec->workers->stages;
-  return (struct lineup){executors, (stages + executors - 1) / executors, stages};
+static struct lineup lineup_of(const struct run *run, const struct member *worker) {
+  uint32_t stages = run->spec->workers->stages, executors = worker->executors;
+  return (struct lineup){worker->fingerprint, executors, (stages + executors - 1) / executors, stages};
+}
+
+static bool is_of_kind(const struct lineup *lineup, const struct member *worker) {
+  return worker->executors == lineup->executors && strcmp(worker->fingerprint, lineup->fingerprint) == 0;
 }
 
 static struct range stages_at(const struct lineup *lineup, uint32_t position) {
@@ -32,7 +39,7 @@ static uint32_t position_of(const struct member *worker) {
 }
 
 static bool is_of_lineup(const struct run *run, const struct lineup *lineup, const struct member *worker) {
-  return worker->run == run && worker->executors == lineup->executors && coordinator_is_staged(worker);
+  return worker->run == run && coordinator_is_staged(worker) && is_of_kind(lineup, worker);
 }
 
 /* How many there are at each position that compute, or are about to. */
@@ -60,7 +67,7 @@ static uint32_t find_position(const struct lineup *lineup, const uint32_t counts
 void coordinator_give_stages(const struct coordinator *coordinator, const struct run *run,
                              struct member *worker, struct range loaded) {
   uint32_t counts[SPEC_STAGES_MAX];
-  struct lineup lineup = lineup_of(run, worker->executors);
+  struct lineup lineup = lineup_of(run, worker);
   struct range kept;
   worker->stages = (struct range){0, 0};
   if (lineup.members < 2 || !*worker->address)
@@ -93,7 +100,7 @@ struct member *coordinator_find_misplaced(const struct coordinator *coordinator,
     struct lineup lineup;
     if (member->run != run || !coordinator_is_staged(member))
       continue;
-    lineup = lineup_of(run, member->executors);
+    lineup = lineup_of(run, member);
     count_positions(coordinator, run, &lineup, counts);
     sum = 0;
     for (uint32_t p = 0; p < lineup.members; p++)
@@ -129,7 +136,7 @@ static int find_next(const struct muster *muster, const struct lineup *lineup, u
   for (int i = 0; i < muster->n; i++) {
     const struct member *worker = muster->workers[i];
     uint32_t rank = team_rank(muster->workers, muster->n, worker);
-    if (muster->is_taken[i] || !coordinator_is_staged(worker) || worker->executors != lineup->executors ||
+    if (muster->is_taken[i] || !coordinator_is_staged(worker) || !is_of_kind(lineup, worker) ||
         position_of(worker) != position || (found >= 0 && rank >= least))
       continue;
     found = i;
@@ -160,7 +167,7 @@ int coordinator_line_up(struct arena *arena, const struct run *run, struct membe
     if (!coordinator_is_staged(workers[i]))
       ordered[placed++] = workers[i];
   for (int i = 0; i < n; i++) {
-    struct lineup lineup = lineup_of(run, workers[i]->executors);
+    struct lineup lineup = lineup_of(run, workers[i]);
     while (coordinator_is_staged(workers[i]) && !muster.is_taken[i] &&
            take_team(&muster, &lineup, ordered + placed))
       placed += (int)lineup.members;
@@ -202,7 +209,7 @@ char *coordinator_missing_stages(const struct coordinator *coordinator, const st
     struct range stages;
     if (member->run != run || !coordinator_is_staged(member))
       continue;
-    lineup = lineup_of(run, member->executors);
+    lineup = lineup_of(run, member);
     count_positions(coordinator, run, &lineup, counts);
     position = find_position(&lineup, counts, false);
     stages = stages_at(&lineup, position);

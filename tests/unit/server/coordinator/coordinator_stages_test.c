@@ -98,6 +98,38 @@ static void a_run_waits_until_a_team_is_whole_and_says_for_whom(void **state) {
   assert_true(f->told[W3].begin == f->told[W3].end);
 }
 
+static void kind_joins(struct core_fixture *f, uint64_t key, const char *kind) {
+  member_joins(f, key, WEIR__ROLE__WORKER, 1, kind);
+}
+
+/* As a CPU and a GPU are in a run that need not be deterministic. */
+static void workers_of_different_kinds_are_never_in_one_team(void **state) {
+  struct core_fixture *f = *state;
+  f->stages = 3;
+  f->admits_any = true;
+  server_joins(f, S1);
+  kind_joins(f, W1, "one");
+  kind_joins(f, W2, "another");
+  kind_joins(f, W3, "one");
+  user_submits(f, RUN, 3, 0);
+  for (uint64_t key = W1; key <= W3; key++)
+    worker_loads(f, key, RUN);
+  server_loads(f, S1, RUN);
+  assert_stages(f, W1, 0, 1);
+  assert_stages(f, W2, 0, 1);
+  assert_stages(f, W3, 1, 2);
+  kind_joins(f, W4, "another");
+  assert_stages(f, W4, 1, 2);
+  worker_loads(f, W4, RUN);
+  assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
+  kind_joins(f, W5, "one");
+  assert_stages(f, W5, 2, 3);
+  worker_loads(f, W5, RUN);
+  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
+  assert_team(f, (const uint64_t[]){W1, W3, W5}, 3);
+  assert_true(f->told[W2].team == 0 && f->told[W4].team == 0);
+}
+
 static void a_team_that_loses_a_worker_waits_for_another_and_is_a_new_one(void **state) {
   struct core_fixture *f = *state;
   uint32_t first;
@@ -310,6 +342,7 @@ int main(void) {
       TEST(workers_with_enough_executors_have_all_stages),
       TEST(a_worker_that_nobody_reaches_is_given_no_part),
       TEST(a_run_waits_until_a_team_is_whole_and_says_for_whom),
+      TEST(workers_of_different_kinds_are_never_in_one_team),
       TEST(a_team_that_loses_a_worker_waits_for_another_and_is_a_new_one),
       TEST(a_spare_worker_takes_the_stages_of_one_that_died),
       TEST(an_answer_to_an_order_for_other_stages_counts_for_nothing),

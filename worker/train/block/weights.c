@@ -50,14 +50,20 @@ int weights_new(const struct model *model, struct weights **out, struct err *err
   return 0;
 }
 
+static void weights_unpin(struct weights *weights) {
+  for (int i = 0; i < WEIGHTS_VERSIONS && weights->pinned_by; i++) {
+    for (int r = 0; r < weights->n_pinned; r++)
+      weights->pinned_by->unpin((char *)weights->sets[i].params + weights->pinned[r].begin);
+    weights->pinned_by->unpin(weights->sets[i].state);
+  }
+  free(weights->pinned);
+}
+
 void weights_free(struct weights *weights) {
   if (!weights)
     return;
+  weights_unpin(weights);
   for (int i = 0; i < WEIGHTS_VERSIONS; i++) {
-    if (weights->pinned_by) {
-      weights->pinned_by->unpin(weights->sets[i].params);
-      weights->pinned_by->unpin(weights->sets[i].state);
-    }
     if (weights->device_memory)
       weights->device_memory->free(weights->device, weights->sets[i].device_params);
     free(weights->sets[i].params);
@@ -76,13 +82,37 @@ void weights_hold(struct weights *weights, const uint8_t *roles) {
     weights->n_held += roles[b] != BLOCK_ABSENT;
 }
 
-void weights_pin(struct weights *weights, const struct backend_def *backend) {
+/* The blocks that are held, by whole pages: none can be pinned twice, so ranges whose pages meet are one.
+   What lies side by side is one, too: a device reads it in one copy. */
+static void find_pinned(struct weights *weights) {
+  enum { PAGE = 4096 };
   const struct model *model = weights->model;
+  int capacity = 0;
+  for (uint32_t b = 0; b < model->n_param_blocks; b++) {
+    const struct block *block = &model->blocks[b];
+    size_t begin = block->begin * sizeof(float) / PAGE * PAGE;
+    size_t end = (block->begin + block->elems) * sizeof(float);
+    struct weights_range *last = weights->n_pinned ? &weights->pinned[weights->n_pinned - 1] : NULL;
+    end = (end + PAGE - 1) / PAGE * PAGE;
+    if (weights->roles && weights->roles[b] == BLOCK_ABSENT)
+      continue;
+    if (last && begin <= last->begin + last->size_bytes) {
+      last->size_bytes = end - last->begin;
+      continue;
+    }
+    array_reserve((void **)&weights->pinned, &capacity, weights->n_pinned, sizeof *last);
+    weights->pinned[weights->n_pinned++] = (struct weights_range){begin, end - begin};
+  }
+}
+
+void weights_pin(struct weights *weights, const struct backend_def *backend) {
   if (!backend->pin)
     return;
+  find_pinned(weights);
   for (int i = 0; i < WEIGHTS_VERSIONS; i++) {
-    backend->pin(weights->sets[i].params, model->param_elems * sizeof(float));
-    backend->pin(weights->sets[i].state, model->row_elems * sizeof(float));
+    for (int r = 0; r < weights->n_pinned; r++)
+      backend->pin((char *)weights->sets[i].params + weights->pinned[r].begin, weights->pinned[r].size_bytes);
+    backend->pin(weights->sets[i].state, weights->model->row_elems * sizeof(float));
   }
   weights->pinned_by = backend;
 }

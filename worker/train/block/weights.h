@@ -34,6 +34,11 @@ struct weights_set {
 
 enum { WEIGHTS_VERSIONS = 2 };
 
+/* Bytes of a version's parameters. */
+struct weights_range {
+  size_t begin, size_bytes;
+};
+
 struct weights {
   const struct model *model;
   struct weights_set sets[WEIGHTS_VERSIONS];
@@ -42,7 +47,9 @@ struct weights {
   const uint8_t *roles; /* enum block_role[n_blocks]; NULL: all blocks are held */
   uint32_t n_held;      /* blocks */
   uint64_t openings;
-  const struct backend_def *pinned_by;       /* NULL: no memory is pinned */
+  const struct backend_def *pinned_by; /* NULL: no memory is pinned */
+  struct weights_range *pinned;        /* [n_pinned] what is of parameters, in either version */
+  int n_pinned;
   const struct device_memory *device_memory; /* NULL: no version was ever on a device */
   int device;
 };
@@ -53,7 +60,8 @@ void weights_free(struct weights *weights); /* NULL is ignored */
 /* Versions have only blocks that are not BLOCK_ABSENT in roles[n_blocks], which outlives the weights: memory
    of others is not touched. Before the first version is opened. */
 void weights_hold(struct weights *weights, const uint8_t *roles);
-/* Pins both versions, where the backend can: once. */
+/* Pins both versions, where the backend can: once. Of parameters what is held, since pinning touches it:
+   after weights_hold. */
 void weights_pin(struct weights *weights, const struct backend_def *backend);
 
 /* Makes memory for both versions' parameters on the device. A second call for the same device does nothing.

@@ -115,6 +115,63 @@ static void a_version_is_complete_with_the_blocks_that_are_held(void **state) {
   assert_true(weights_next_is_complete(f->weights));
 }
 
+enum { PAGE_ELEMS = 1024, PINNED_MAX = 8 };
+
+static struct weights_range pinned[PINNED_MAX]; /* begin: an address */
+static int n_pinned, n_unpinned;
+
+static void note_pinned(void *bytes, size_t size_bytes) {
+  assert_true(n_pinned < PINNED_MAX);
+  pinned[n_pinned++] = (struct weights_range){(size_t)bytes, size_bytes};
+}
+
+static void note_unpinned(void *bytes) {
+  bool was_pinned = false;
+  for (int p = 0; p < n_pinned; p++)
+    was_pinned |= pinned[p].begin == (size_t)bytes;
+  assert_true(was_pinned);
+  n_unpinned++;
+}
+
+static void assert_pinned(int index, const float *params, size_t first_page, size_t pages) {
+  assert_ptr_equal((void *)pinned[index].begin, params + first_page * PAGE_ELEMS);
+  assert_int_equal(pinned[index].size_bytes, pages * PAGE_ELEMS * sizeof(float));
+}
+
+/* Blocks of 2.5, 0.5, 1.25, 2.75 and 3 pages, of which all but the third and the last are held: the page
+   where the fourth begins is the third's, too. */
+static void of_parameters_the_pages_of_what_is_held_are_pinned(void **state) {
+  static const uint32_t quarters[] = {10, 2, 5, 11, 12};
+  const uint8_t roles[] = {BLOCK_HELD, BLOCK_OWNED, BLOCK_ABSENT, BLOCK_HELD, BLOCK_ABSENT};
+  static const struct backend_def pinning = {.pin = note_pinned, .unpin = note_unpinned};
+  struct fixture *f = *state;
+  struct block blocks[5];
+  struct err err = ERR_NONE;
+  uint64_t begin = 0;
+  for (int b = 0; b < 5; b++) {
+    blocks[b] = (struct block){
+        .kind = BLOCK_PARAMETERS, .begin = begin, .elems = quarters[b] * (uint32_t)PAGE_ELEMS / 4};
+    begin += blocks[b].elems;
+  }
+  weights_free(f->weights);
+  f->model.blocks = blocks;
+  f->model.n_blocks = f->model.n_param_blocks = 5;
+  f->model.param_elems = begin;
+  assert_int_equal(weights_new(&f->model, &f->weights, &err), 0);
+  weights_hold(f->weights, roles);
+  weights_pin(f->weights, &pinning);
+  assert_int_equal(n_pinned, 2 * 3);
+  for (int version = 0; version < 2; version++) {
+    const struct weights_set *set = &f->weights->sets[version];
+    assert_pinned(3 * version, set->params, 0, 3);
+    assert_pinned(3 * version + 1, set->params, 4, 3);
+    assert_ptr_equal((void *)pinned[3 * version + 2].begin, set->state);
+  }
+  weights_free(f->weights);
+  assert_int_equal(n_unpinned, n_pinned);
+  f->weights = NULL;
+}
+
 static void a_block_is_taken_once_and_only_of_the_version_that_fills(void **state) {
   struct fixture *f = *state;
   assert_null(weights_claim(f->weights, 0, 0));
@@ -245,6 +302,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(the_map_knows_which_blocks_hold_a_tensor, setup, teardown),
       cmocka_unit_test_setup_teardown(a_tensor_is_ready_when_all_its_blocks_are, setup, teardown),
       cmocka_unit_test_setup_teardown(a_version_is_complete_with_the_blocks_that_are_held, setup, teardown),
+      cmocka_unit_test_setup_teardown(of_parameters_the_pages_of_what_is_held_are_pinned, setup, teardown),
       cmocka_unit_test_setup_teardown(a_block_is_taken_once_and_only_of_the_version_that_fills, setup,
                                       teardown),
       cmocka_unit_test_setup_teardown(the_old_version_is_kept_while_the_next_fills, setup, teardown),

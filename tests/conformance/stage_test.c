@@ -1,8 +1,9 @@
 /* Train graphs cut into the stages of a pipeline, which are run in turn in one thread by 1F1B: whatever the
    cut and however many stages, loss, statistics and gradients have the bits of the uncut program, also where
-   activations are computed again. By default on the built-in backends. usage: stage_test [BACKEND]
-   [fp32 | tf32 | bf16] [few]: of the places that are tried, and small models, for devices that
-   are simulated. */
+   activations are computed again. A stage is given no input that it says it does not read, and waits for just
+   the weights that it says it reads: the others are not to be read. By default on the built-in backends.
+   usage: stage_test [BACKEND] [fp32 | tf32 | bf16] [few]: of the places that are tried, and small models, for
+   devices that are simulated. */
 #include "common/agree/float_setting.h"
 #include "common/agree/random.h"
 #include "tests/conformance/harness.h"
@@ -25,6 +26,7 @@ struct trial {
   float **weights[MICROBATCHES]; /* of each another version */
   struct outcome whole[MICROBATCHES];
   size_t whole_bytes;
+  float *poison;         /* no numbers, as many as the largest weight has */
   int *places, n_places; /* where it can be cut */
   bool tries_few;        /* of them */
 };
@@ -37,6 +39,9 @@ struct member {
   struct backend_program *program;
   int n_forward, n_backward; /* microbatches that are so far */
   int microbatch;            /* that it computes */
+  const void **inputs;       /* [n_inputs] those that it reads, of that microbatch */
+  const float **weights;     /* [n_values] the same; what it does not read is `poison` */
+  bool *has_waited;          /* [n_values] for the weight */
 };
 
 struct pipeline {
@@ -86,19 +91,52 @@ static void deliver(void *user, int watch, const float *data) {
   outcome_on_value(&member->pipeline->outcomes[member->microbatch], watch, data);
 }
 
+static void wait_for_weight(void *user, int value) {
+  struct member *member = user;
+  member->has_waited[value] = true;
+}
+
+/* What the member says that it reads, of the microbatch. */
+static void member_feed(struct member *member, int microbatch) {
+  const struct trial *trial = member->pipeline->trial;
+  const struct graph *graph = trial->subject->graph;
+  for (int i = 0; i < graph->n_inputs; i++)
+    member->inputs[i] =
+        trial->backend->reads(member->program, graph->inputs[i]) ? trial->inputs[microbatch][i] : NULL;
+  for (int v = 0; v < graph->n_values; v++) {
+    const float *weight = trial->weights[microbatch][v];
+    member->weights[v] = weight && !trial->backend->reads(member->program, v) ? trial->poison : weight;
+  }
+}
+
+/* It has waited for the weights that it says it reads, and for no others. */
+static bool weights_agree(const struct member *member) {
+  const struct trial *trial = member->pipeline->trial;
+  const struct graph *graph = trial->subject->graph;
+  for (int v = 0; v < graph->n_values; v++)
+    if (trial->weights[0][v] && trial->backend->reads(member->program, v) != member->has_waited[v]) {
+      printf("# stage %d %s for '%s'\n", member->stage, member->has_waited[v] ? "waits" : "does not wait",
+             graph->values[v].name);
+      return false;
+    }
+  return true;
+}
+
 static int part_run(struct member *member, enum backend_part part, int microbatch, struct err *err) {
   const struct trial *trial = member->pipeline->trial;
   struct backend_run run = {.part = part,
                             .in = microbatch % member->n_contexts,
-                            .inputs = (const void *const *)trial->inputs[microbatch],
-                            .weights = (const float *const *)trial->weights[microbatch],
+                            .inputs = member->inputs,
+                            .weights = member->weights,
                             .weights_version = 1 + (uint64_t)microbatch,
                             .context = {.seed = USUAL_SEED, .step = 3, .microbatch = (uint64_t)microbatch},
                             .on_value = deliver,
+                            .before_weight = wait_for_weight,
                             .receive = receive,
                             .send = send,
                             .user = member};
   member->microbatch = microbatch;
+  member_feed(member, microbatch);
   return trial->backend->run(member->program, &run, err);
 }
 
@@ -143,9 +181,12 @@ static int pipeline_run(struct pipeline *pipeline, struct err *err) {
   return ERR_OK;
 }
 
-/* Each value was handed over by one stage, with the bits of the uncut program. */
+/* Each value was handed over by one stage, with the bits of the uncut program, from no more than it reads. */
 static bool outcomes_agree(const struct pipeline *pipeline) {
   const struct subject *subject = pipeline->trial->subject;
+  for (int s = 0; s < pipeline->n_stages; s++)
+    if (!weights_agree(&pipeline->members[s]))
+      return false;
   for (int m = 0; m < MICROBATCHES; m++)
     for (int w = 0; w < subject->n_watched; w++) {
       const char *name = subject->graph->values[subject->watched[w]].name;
@@ -162,6 +203,21 @@ static bool outcomes_agree(const struct pipeline *pipeline) {
   return true;
 }
 
+static void member_init(struct member *member, struct pipeline *pipeline, int stage) {
+  const struct graph *graph = pipeline->trial->subject->graph;
+  *member = (struct member){.pipeline = pipeline, .stage = stage, .n_contexts = pipeline->n_stages - stage};
+  member->inputs = mem_new(((size_t)graph->n_inputs + 1) * sizeof *member->inputs);
+  member->weights = mem_new(((size_t)graph->n_values + 1) * sizeof *member->weights);
+  member->has_waited = mem_new((size_t)graph->n_values + 1);
+}
+
+static void member_fini(struct member *member) {
+  member->pipeline->trial->backend->release(member->program);
+  free(member->inputs);
+  free(member->weights);
+  free(member->has_waited);
+}
+
 static int pipeline_init(struct pipeline *pipeline, const struct trial *trial, const int *cuts, int n_cuts,
                          enum replay_mode replay) {
   struct err err = ERR_NONE;
@@ -174,7 +230,7 @@ static int pipeline_init(struct pipeline *pipeline, const struct trial *trial, c
   for (int s = 0; s < pipeline->n_stages && !err.code; s++) {
     struct member *member = &pipeline->members[s];
     struct backend_request request = trial->request;
-    *member = (struct member){.pipeline = pipeline, .stage = s, .n_contexts = pipeline->n_stages - s};
+    member_init(member, pipeline, s);
     request.options = (struct backend_options){.precision = trial->request.options.precision,
                                                .replay = replay,
                                                .n_contexts = member->n_contexts,
@@ -201,8 +257,8 @@ static void pipeline_fini(struct pipeline *pipeline) {
       for (int p = 0; p < 3; p++)
         parcel_free(&pipeline->parcels[s][m][p]);
   }
-  for (int s = 0; s < pipeline->n_stages; s++)
-    pipeline->trial->backend->release(pipeline->members[s].program);
+  for (int s = 0; s < pipeline->n_stages && pipeline->members[s].pipeline; s++)
+    member_fini(&pipeline->members[s]);
 }
 
 /* What each stage takes, and what crosses for a microbatch. */
@@ -282,9 +338,21 @@ static void places_find(struct trial *trial, struct err *err) {
   free(is_valid);
 }
 
+static float *poison_new(const struct graph *graph) {
+  int64_t most = 0;
+  for (int v = 0; v < graph->n_values; v++)
+    if (graph->values[v].kind == VALUE_INITIALIZER && shape_elems(&graph->values[v].shape) > most)
+      most = shape_elems(&graph->values[v].shape);
+  float *poison = mem_new(((size_t)most + 1) * sizeof *poison);
+  for (int64_t e = 0; e < most; e++)
+    poison[e] = NAN;
+  return poison;
+}
+
 static int trial_begin(struct trial *trial, struct err *err) {
   const struct subject *subject = trial->subject;
   struct backend_program *program;
+  trial->poison = poison_new(subject->graph);
   trial->request.graph = subject->graph;
   trial->request.watched = subject->watched;
   trial->request.n_watched = subject->n_watched;
@@ -317,6 +385,7 @@ static void trial_end(struct trial *trial) {
     outcome_fini(&trial->whole[m]);
   }
   free(trial->places);
+  free(trial->poison);
 }
 
 struct suite {

@@ -77,6 +77,17 @@ def test_lower_precisions_learn_as_well():
             assert error < tolerance and low[-1] < low[0] / 2
 
 
+def test_stages_on_two_workers_give_the_weights_of_one():
+    """Which may be on one GPU: what crosses goes from process to process."""
+    skip_unless_gpu()
+    with Folder() as folder:
+        for precision in "fp32", "bf16":
+            keys = f", precision: {precision}"
+            whole = train(folder, make_spec(folder, precision, keys), "whole", "--device", "cuda")
+            staged = make_spec(folder, f"{precision}-staged", keys, workers="2, stages: 2")
+            assert outcome(train(folder, staged, "staged", "--device", "cuda", "--workers", 2)) == outcome(whole), precision
+
+
 def test_a_gpu_and_a_cpu_worker_train_together_where_bits_may_differ():
     skip_unless_gpu()
     with Folder() as folder:

@@ -44,7 +44,7 @@ struct backend_options {
    order in which the program makes them, each in the layout and type that its maker chose. */
 struct backend_message {
   const size_t *sizes_bytes; /* [n], the program's */
-  const bool *are_real;      /* [n] of f32, whatever they are; the program's */
+  const int *real_bytes; /* [n] of each number: 4 of f32, 2 of bf16; 0: they are no reals; the program's */
   int n;
 };
 
@@ -150,8 +150,8 @@ struct backend_def {
    */
   bool (*message)(const struct backend_program *program, enum backend_part part, bool is_sent,
                   struct backend_message *out);
-  /* Whether the program, or stage, reads the graph's input or initializer. NULL: a worker has all stages of a
-     model, or none. */
+  /* Whether the program, or stage, reads the graph's input or initializer: with find_places. An execution
+     calls before_weight for these initializers only. */
   bool (*reads)(const struct backend_program *program, int value);
   void (*replayed)(const struct backend_program *program, struct backend_replayed *out); /* NULL: nothing */
   /* The index-th of the nodes that run on the host because the device has no kernel for them; NULL past the

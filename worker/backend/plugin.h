@@ -8,7 +8,7 @@
 
 /* PLUGIN_ABI grows whenever what the two sides share changes. Besides, both must be of one build: WEIR_BUILD
    of build_id.h. */
-enum { PLUGIN_ABI = 7, PLUGIN_DEVICES_MAX = 64 };
+enum { PLUGIN_ABI = 8, PLUGIN_DEVICES_MAX = 64 };
 
 struct plugin_device {
   char name[128];        /* what decides about its bits: "NVIDIA H200 (sm_90, 132 multiprocessors)" */

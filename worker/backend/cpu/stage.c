@@ -85,13 +85,14 @@ static struct cpu_step *message_step(struct carving *carving, enum backend_part 
   struct backend_program *program = carving->program;
   struct cpu_step *step = cpu_step_new(program, NULL);
   size_t *sizes = arena_new(&program->memory, ((size_t)n + 1) * sizeof *sizes);
-  bool *are_real = arena_new(&program->memory, (size_t)n + 1);
+  int *real_bytes = arena_new(&program->memory, ((size_t)n + 1) * sizeof *real_bytes);
   for (int c = 0; c < n; c++) {
     const struct cpu_buffer *buffer = &program->buffers[crossings[c].origin];
     sizes[c] = buffer->size_bytes;
-    are_real[c] = buffer->layout.ndims > 0 && buffer->layout.data_type == dnnl_f32;
+    bool is_real = buffer->layout.ndims > 0 && buffer->layout.data_type == dnnl_f32;
+    real_bytes[c] = is_real ? (int)sizeof(float) : 0;
   }
-  struct cpu_message message = {.part = part, .of = {sizes, are_real, n}};
+  struct cpu_message message = {.part = part, .of = {sizes, real_bytes, n}};
   message.bytes =
       arena_new(&program->memory, ((size_t)program->n_contexts * (size_t)n + 1) * sizeof *message.bytes);
   step->details = arena_copy(&program->memory, &message, sizeof message);

@@ -267,6 +267,25 @@ static bool cuda_message(const struct backend_program *program, enum backend_par
   return message != NULL;
 }
 
+/* On the host a node reads what no node computed where the run has it: such a value needs no buffer. */
+static bool host_step_reads(const struct cuda_step *step, int value) {
+  for (int i = 0; step->kind == CUDA_STEP_HOST && i < step->node->n_inputs; i++)
+    if (step->node->inputs[i] == value)
+      return true;
+  return false;
+}
+
+/* Once lives are settled results may have an input's bytes: their steps come behind one that reads it. */
+static bool cuda_reads(const struct backend_program *program, int value) {
+  int buffer = program->values[value].buffer;
+  if (buffer >= 0 && program->buffers[buffer].is_used)
+    return true;
+  for (int s = 0; s < program->n_steps; s++)
+    if (host_step_reads(program->steps[s], value))
+      return true;
+  return false;
+}
+
 static size_t cuda_block_bytes(const struct backend_program *program) {
   return program->block_bytes;
 }
@@ -298,6 +317,7 @@ const struct backend_def backend_cuda = {
     .memory_bytes = cuda_block_bytes,
     .bytes = cuda_memory_bytes,
     .message = cuda_message,
+    .reads = cuda_reads,
     .replayed = cuda_replayed,
     .host_node = cuda_host_node,
     .release = cuda_release,

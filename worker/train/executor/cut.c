@@ -168,10 +168,6 @@ static int cut_as_ordered(struct run *run, struct err *err) {
     return err_set(err, ERR_INTERNAL,
                    "the order to load it names stages %u to %u of %d: this worker computes %d (--threads)",
                    load->stage_begin, load->stage_end, run->cuts.n_stages, run->options.threads);
-  if (n_here < run->cuts.n_stages && !run->options.backend->reads)
-    return err_set(err, ERR_UNSUPPORTED,
-                   "this worker's backend, %s, computes no stages whose neighbours are on other workers",
-                   run->options.backend->name);
   run->part = (struct stage_part){(int)load->stage_begin, (int)load->stage_end - 1, run->cuts.n_stages};
   return stage_part_is_whole(&run->part) || !run->loaded.eval ? ERR_OK : check_evaluation(run, err);
 }

@@ -385,33 +385,57 @@ static bool riders_write(struct task *task, const struct riders *riders, float *
   return is_whole;
 }
 
-void edges_send(struct executor *executor, enum backend_part part, const void *const *pieces) {
-  struct run *run = executor->run;
-  struct task *task = executor->task;
-  struct edge *edge = edge_of(executor, part, true);
-  bool is_chunk = task->work.kind == WORK_CHUNK;
-  const struct message_layout *layout = is_chunk ? &edge->eval : &edge->train_out;
-  size_t size_bytes = is_chunk ? message_layout_bytes(layout) : edge->out_bytes;
-  struct boundary_key key = key_of(task);
+/* How long the executor's message for the part is, and where it is written: the queue's next buffer, the same
+   until the message is queued, since nobody else sends across the edge meanwhile. NULL: there is no memory,
+   and the task is dropped. */
+static struct buffer *message_open(struct executor *executor, enum backend_part part, size_t *size_bytes) {
+  const struct edge *edge = edge_of(executor, part, true);
+  bool is_chunk = executor->task->work.kind == WORK_CHUNK;
   struct buffer *buffer;
-  if (!executor_wait_current(executor))
-    return;
-  buffer = sender_buffer(edge->sender, size_bytes);
-  if (!buffer) {
-    task_fail_memory(task);
-    return;
-  }
-  message_write(layout, pieces, buffer->data);
-  if (part == BACKEND_BACKWARD &&
-      !riders_write(task, &edge->riders,
-                    (float *)((unsigned char *)buffer->data + message_layout_bytes(layout)))) {
-    task_fail_err(task, &(struct err){ERR_INTERNAL, "the backend left out a gradient"});
-    return;
-  }
+  *size_bytes = is_chunk ? message_layout_bytes(&edge->eval) : edge->out_bytes;
+  buffer = sender_buffer(edge->sender, *size_bytes);
+  if (!buffer)
+    task_fail_memory(executor->task);
+  return buffer;
+}
+
+static void message_queue(struct executor *executor, enum backend_part part, size_t size_bytes) {
+  struct run *run = executor->run;
+  struct boundary_key key = key_of(executor->task);
   pthread_mutex_lock(&run->lock);
   touch_locked(run, key.step);
   pthread_mutex_unlock(&run->lock);
-  sender_queue(edge->sender, &key, size_bytes);
+  sender_queue(edge_of(executor, part, true)->sender, &key, size_bytes);
+}
+
+void edges_send(struct executor *executor, enum backend_part part, const void *const *pieces) {
+  const struct edge *edge = edge_of(executor, part, true);
+  bool is_chunk = executor->task->work.kind == WORK_CHUNK;
+  struct buffer *buffer;
+  size_t size_bytes;
+  if (!executor_wait_current(executor))
+    return;
+  buffer = message_open(executor, part, &size_bytes);
+  if (!buffer)
+    return;
+  message_write(is_chunk ? &edge->eval : &edge->train_out, pieces, buffer->data);
+  if (part == BACKEND_FORWARD)
+    message_queue(executor, part, size_bytes);
+}
+
+void edges_send_riders(struct executor *executor) {
+  const struct edge *edge = edge_of(executor, BACKEND_BACKWARD, true);
+  struct task *task = executor->task;
+  size_t size_bytes;
+  struct buffer *buffer = message_open(executor, BACKEND_BACKWARD, &size_bytes);
+  if (!buffer)
+    return;
+  if (task->n_left == 0 &&
+      riders_write(task, &edge->riders,
+                   (float *)((unsigned char *)buffer->data + message_layout_bytes(&edge->train_out))))
+    message_queue(executor, BACKEND_BACKWARD, size_bytes);
+  else
+    task_fail_err(task, &(struct err){ERR_INTERNAL, "the backend left out a gradient"});
 }
 
 void edges_take_riders(struct executor *executor) {
@@ -431,6 +455,16 @@ void edges_take_riders(struct executor *executor) {
   executor_deliver_parts(executor);
 }
 
+/* bf16 is the upper half of f32. */
+static void real_write(unsigned char *to, float real, int real_bytes) {
+  uint32_t bits;
+  memcpy(&bits, &real, sizeof bits);
+  if (real_bytes == sizeof bits)
+    memcpy(to, &bits, sizeof bits);
+  else
+    memcpy(to, &(uint16_t){(uint16_t)(bits >> 16)}, sizeof(uint16_t));
+}
+
 unsigned char *edges_draw(const struct executor *executor, enum backend_part part) {
   const struct message_layout *layout = &edge_of(executor, part, false)->train_in;
   struct backend_message message = {0};
@@ -438,9 +472,10 @@ unsigned char *edges_draw(const struct executor *executor, enum backend_part par
   unsigned char *bytes = calloc(1, message_layout_bytes(layout) + 1);
   executor->run->options.backend->message(executor->train, part, false, &message);
   for (int p = 0; p < message.n && bytes; p++) {
-    float *to = (float *)(bytes + layout->offsets[p]);
-    for (size_t i = 0; message.are_real[p] && i < message.sizes_bytes[p] / sizeof *to; i++)
-      to[i] = 2 * random_uniform(key, drawn++) - 1;
+    int each = message.real_bytes[p];
+    size_t reals = each ? message.sizes_bytes[p] / (size_t)each : 0;
+    for (size_t i = 0; i < reals; i++)
+      real_write(bytes + layout->offsets[p] + i * (size_t)each, 2 * random_uniform(key, drawn++) - 1, each);
   }
   return bytes;
 }

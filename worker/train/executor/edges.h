@@ -48,6 +48,9 @@ bool edges_are_full(const struct run *run);
 /* For the executor of the stage at the edge, which is at its task: backend_run.receive and .send. */
 void edges_receive(struct executor *executor, enum backend_part part, const void **pieces);
 void edges_send(struct executor *executor, enum backend_part part, const void *const *pieces);
+/* Behind edges_send for a backward part, once the part has ended: a device may hand over its last gradients
+   behind `send`. They are added to the message, and it leaves. */
+void edges_send_riders(struct executor *executor);
 /* What rides with the message from above goes to where the task has such things. */
 void edges_take_riders(struct executor *executor);
 

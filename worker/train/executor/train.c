@@ -193,6 +193,12 @@ static void train_close(struct executor *executor) {
   task->batch = NULL;
 }
 
+/* Whether its turn ends with a message to another worker's stage. */
+static bool goes_below(const struct executor *executor) {
+  bool is_backward = executor->turn.part == PIPELINE_BACKWARD || executor_is_last(executor);
+  return is_backward && executor->stage > 0 && executor_is_at_edge(executor, BACKEND_BACKWARD, true);
+}
+
 void executor_train(struct executor *executor) {
   struct task *task = executor->task;
   const struct work *work = &task->work;
@@ -211,6 +217,8 @@ void executor_train(struct executor *executor) {
     edges_take_riders(executor);
   if (!task->is_dropped && train_execute(executor, &execution, &err) && !task->is_dropped)
     task_fail_err(task, &err);
+  if (!task->is_dropped && goes_below(executor))
+    edges_send_riders(executor);
   if (!task->is_dropped && executor->stage == executor->run->part.first &&
       (is_backward || executor_is_last(executor)))
     train_close(executor);

@@ -1,6 +1,6 @@
 /* Stages on the cuda backend, on simulated devices: what they leave unsent, what they do without a
-   neighbour's bytes, and what is known of their memory before they have any. That their bits are those of the
-   uncut program is tests/conformance/stage_test.c's. */
+   neighbour's bytes, what is known of their memory before they have any, and what they read. That their bits
+   are those of the uncut program is tests/conformance/stage_test.c's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -162,12 +162,61 @@ static void a_stage_is_measured_before_it_has_memory(void **state) {
   network_fini(&f);
 }
 
+/* As network_init_rows, with a norm before the rows are gathered, which the host computes: its scale and bias
+   have different shapes. */
+static void network_init_host(struct network *f) {
+  struct shape image = {4, {BATCH, 1, 4, 4}};
+  *f = (struct network){.graph = graph_new()};
+  f->graph->opset = 17;
+  f->graph->is_training = true;
+  int x = graph_add_input(f->graph, "images", DTYPE_F32, &image);
+  x = add_gemm(f, add_node(f, "Flatten", VALUES(x), ATTRS_NONE), FEATURES, WIDTH);
+  int scale = add_weight(f, (struct shape){1, {WIDTH}}, 1.0f),
+      bias = add_weight(f, (struct shape){1, {1}}, 1.0f);
+  x = add_node(f, "LayerNormalization", VALUES(x, scale, bias), ATTRS_NONE);
+  int rows = graph_add_input(f->graph, "rows", DTYPE_I64, &(struct shape){1, {BATCH}});
+  x = add_node(f, "Gather", VALUES(x, rows), ATTRS_NONE);
+  x = add_node(f, "Tanh", VALUES(x), ATTRS_NONE);
+  add_backward(f, add_gemm(f, x, WIDTH, CLASSES));
+  network_feed(f, &image);
+}
+
+/* Of inputs: images, rows, labels; of weights: four of the gemm and the norm below, two of the gemm above. */
+static void a_stage_reads_what_its_own_steps_do(void **state) {
+  static const bool inputs[][3] = {{true, true, false}, {false, false, true}};
+  static const bool weights[][6] = {{true, true, true, true}, {[4] = true, [5] = true}};
+  const struct backend_def *backend = backend_of(device);
+  struct backend_program *program;
+  struct err err = ERR_NONE;
+  struct network f;
+  (void)state;
+  network_init_host(&f);
+  int cut = find_cut(&f);
+  assert_int_equal(f.graph->n_inputs, 3);
+  assert_int_equal(f.n_weights, 6);
+  for (int precision = PRECISION_F32; precision <= PRECISION_BF16; precision++)
+    for (int stage = 0; stage < 2; stage++) {
+      struct backend_request request = request_of(&f, &cut, stage);
+      request.options.precision = (enum precision)precision;
+      assert_int_equal(backend->prepare(&request, &program, &err), ERR_OK);
+      const struct node *on_host = backend->host_node(program, 0);
+      assert_true(stage == 0 ? on_host && strcmp(on_host->op->name, "LayerNormalization") == 0 : !on_host);
+      for (int i = 0; i < 3; i++)
+        assert_int_equal(backend->reads(program, f.graph->inputs[i]), inputs[stage][i]);
+      for (int w = 0; w < 6; w++)
+        assert_int_equal(backend->reads(program, f.weights[w]), weights[stage][w]);
+      backend->release(program);
+    }
+  network_fini(&f);
+}
+
 int main(void) {
   float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_comes_of_a_fault_is_not_sent),
       cmocka_unit_test(a_stage_without_its_neighbours_bytes_is_cancelled),
       cmocka_unit_test(a_stage_is_measured_before_it_has_memory),
+      cmocka_unit_test(a_stage_reads_what_its_own_steps_do),
   };
   if (!find_simulation("1"))
     return 0;

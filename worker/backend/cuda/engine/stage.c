@@ -95,14 +95,15 @@ static struct cuda_message *message_add(struct carving *carving, enum cuda_step_
   struct cuda_step *step = cuda_step_new(program, NULL);
   struct cuda_message *message = arena_new(&program->memory, sizeof *message);
   size_t *sizes = arena_new(&program->memory, ((size_t)n + 1) * sizeof *sizes);
-  bool *are_real = arena_new(&program->memory, (size_t)n + 1);
+  int *real_bytes = arena_new(&program->memory, ((size_t)n + 1) * sizeof *real_bytes);
   for (int c = 0; c < n; c++) {
     int buffer = carving->outline->owners[is_above ? crossings[c].upper : crossings[c].lower];
     sizes[c] = program->buffers[buffer].size_bytes;
-    are_real[c] = program->buffers[buffer].type == CUDA_F32;
+    enum cuda_type type = program->buffers[buffer].type;
+    real_bytes[c] = type == CUDA_F32 || type == CUDA_BF16 ? (int)cuda_type_size(type) : 0;
     cuda_use(program, step, buffer, is_received);
   }
-  *message = (struct cuda_message){.part = part, .of = {sizes, are_real, n}};
+  *message = (struct cuda_message){.part = part, .of = {sizes, real_bytes, n}};
   message->pieces = arena_new(&program->memory, ((size_t)n + 1) * sizeof *message->pieces);
   step->kind = kind;
   step->details = message;

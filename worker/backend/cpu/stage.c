@@ -194,31 +194,16 @@ static void carve(struct backend_program *program, const struct stage_slices *sl
   free(carving.steps);
 }
 
-static int cuts_check(const struct backend_program *program, const struct backend_options *options,
-                      struct err *err) {
-  const struct graph *graph = program->graph;
-  bool *is_valid = mem_new((size_t)graph->n_nodes + 1);
-  int code = ERR_OK;
-  cpu_find_places(program, is_valid);
-  for (int c = 0; c < options->n_cuts && !code; c++) {
-    int cut = options->cuts[c];
-    bool is_there = cut > (c ? options->cuts[c - 1] : 0) && cut < program->first_backward;
-    if (!is_there || !is_valid[cut])
-      code = err_set(err, ERR_INVALID, "the graph cannot be cut into stages before its node %d ('%s')", cut,
-                     cut >= 0 && cut < graph->n_nodes ? graph->nodes[cut]->name : "");
-  }
-  free(is_valid);
-  return code;
-}
-
 int cpu_carve(struct backend_program *program, const struct backend_options *options, struct err *err) {
   struct outlined outlined;
   if (options->n_cuts == 0)
     return ERR_OK;
   CHECK(options->stage >= 0 && options->stage <= options->n_cuts);
-  if (cuts_check(program, options, err))
-    return err->code;
   outlined_init(&outlined, program);
+  if (stages_check_cuts(&outlined.staged, program->graph, options->cuts, options->n_cuts, err)) {
+    outlined_fini(&outlined);
+    return err->code;
+  }
   struct stage_slices *slices = stage_slices_new(&outlined.staged, options->cuts, options->n_cuts);
   carve(program, slices, options->stage, outlined.outline.steps);
   stage_slices_free(slices);

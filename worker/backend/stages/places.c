@@ -113,6 +113,21 @@ void stages_find_places(const struct staged_program *staged, bool *is_valid) {
   arena_fini(&memory);
 }
 
+int stages_check_cuts(const struct staged_program *staged, const struct graph *graph, const int *cuts,
+                      int n_cuts, struct err *err) {
+  bool *is_valid = mem_new((size_t)staged->n_nodes + 1);
+  int code = ERR_OK;
+  stages_find_places(staged, is_valid);
+  for (int c = 0; c < n_cuts && !code; c++) {
+    bool is_there = cuts[c] > (c ? cuts[c - 1] : 0) && cuts[c] < staged->n_nodes;
+    if (!is_there || !is_valid[cuts[c]])
+      code = err_set(err, ERR_INVALID, "the graph cannot be cut into stages before its node %d ('%s')",
+                     cuts[c], cuts[c] >= 0 && cuts[c] < graph->n_nodes ? graph->nodes[cuts[c]]->name : "");
+  }
+  free(is_valid);
+  return code;
+}
+
 /* Who reads what, from the end of the program. */
 struct readers {
   const struct owners *owners;

@@ -31,6 +31,7 @@
 #ifndef WEIR_WORKER_BACKEND_STAGES_STAGES_H
 #define WEIR_WORKER_BACKEND_STAGES_STAGES_H
 
+#include "model/graph/graph.h"
 #include "worker/backend/replay/replay.h"
 
 /* Forward nodes that a step belongs to. */
@@ -48,6 +49,10 @@ struct staged_program {
 /* is_valid[n_nodes + 1]: whether the program can be cut before that node. Never before the first one, nor
    behind the last one. Any set of valid cuts can be made together (places.c has the proof). */
 void stages_find_places(const struct staged_program *staged, bool *is_valid);
+/* That the graph, whose program it is, can be cut before the nodes cuts[n_cuts] together. Errors: INVALID,
+   which names the first node before which it cannot, or that does not lie behind the one before it. */
+int stages_check_cuts(const struct staged_program *staged, const struct graph *graph, const int *cuts,
+                      int n_cuts, struct err *err);
 
 /* What the cuts at each place are chosen by. Bytes are those of roots, without gaps. */
 struct stage_measures {

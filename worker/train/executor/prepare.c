@@ -51,17 +51,6 @@ static void eval_watch(struct executor *executor, int value, int metric, int *wa
   watched[(*n_watched)++] = value;
 }
 
-/* Which of the run's stages makes the parameter's gradient. */
-static int stage_of_param(const struct run *run, const struct param *param) {
-  const struct graph *graph = run->loaded.model->train;
-  int maker = graph->values[param->grad].producer, stage = 0;
-  if (maker >= 0 && graph->nodes[maker]->forward >= 0)
-    maker = graph->nodes[maker]->forward;
-  while (stage < run->cuts.n_stages - 1 && run->cuts.train[stage] <= maker)
-    stage++;
-  return stage;
-}
-
 /* What else a run takes of an executor's device: sums of gradients, and a group's versions of the weights. */
 static size_t executor_spare_bytes(const struct executor *executor) {
   const struct run *run = executor->run;
@@ -69,7 +58,8 @@ static size_t executor_spare_bytes(const struct executor *executor) {
   bool has_versions = executor->index == 0 && strcmp(run->loaded.spec->train->collective, "nccl") == 0;
   uint64_t elems = has_versions ? model->param_elems * WEIGHTS_VERSIONS : 0;
   for (int p = 0; p < model->n_params; p++)
-    if (executor->team->n_stages == 1 || stage_of_param(run, &model->params[p]) == executor->stage)
+    if (executor->team->n_stages == 1 ||
+        model_cuts_stage(&run->cuts, model->train, model->params[p].grad) == executor->stage)
       elems += model->params[p].elems;
   return (size_t)elems * sizeof(float);
 }

@@ -8,7 +8,12 @@
 #include "common/base/memory.h"
 #include "common/base/patterns.h"
 
-enum { NAME_LENGTH_MAX = 40, CHECKPOINTS_KEPT_MAX = 1000, CHECKPOINT_EVERY_SECONDS = 60 };
+enum {
+  NAME_LENGTH_MAX = 40,
+  CHECKPOINTS_KEPT_MAX = 1000,
+  CHECKPOINT_EVERY_SECONDS = 60,
+  PRIORITY_MAX = 1000
+};
 
 static int spec_bad(struct err *err, const char *key, const char *what) {
   return err_set(err, ERR_INVALID, "%s: %s", key, what);
@@ -263,6 +268,8 @@ static int check_workers(const Weir__WorkersSpec *workers, struct err *err) {
       strcmp(workers->recompute, "full") != 0)
     return err_set(err, ERR_INVALID, "workers.recompute: '%.60s' is not known (known: auto, full, none)",
                    workers->recompute);
+  if (!(workers->weight >= 1e-3 && workers->weight <= 1e3))
+    return spec_bad(err, "workers.weight", "must be from 0.001 to 1000");
   return 0;
 }
 
@@ -331,6 +338,8 @@ int spec_check(Weir__RunSpec *spec, struct err *err) {
     return err->code;
   if (spec->eval && check_eval(spec->eval, spec_evaluates(spec), err))
     return err->code;
+  if (spec->priority < -PRIORITY_MAX || spec->priority > PRIORITY_MAX)
+    return spec_bad(err, "priority", "must be from -1000 to 1000");
   add_defaults(spec);
   if (check_checkpoint(spec->checkpoint, spec->eval, spec_evaluates(spec), err))
     return err->code;

@@ -132,7 +132,7 @@ def test_a_training_is_interrupted_while_its_servers_are_started_again():
 
 def test_queued_runs_outlive_the_coordinator():
     with Folder() as folder, Cluster(folder, servers=2, workers=2, gate=Gate(folder)) as cluster, \
-            Runs(folder, cluster, ("first", "second"), stop=60) as runs:
+            Runs(folder, cluster, ("first", "second"), "workers: {min: 2}\n", stop=60) as runs:
         wait_for(lambda: newest_step(runs.metrics[0]) >= 60, "steps")
         assert {entry["name"]: entry["state"] for entry in cluster.json("runs")}["second"] == "queued"
         kill(cluster.coordinator)

@@ -177,14 +177,14 @@ def test_a_worker_that_hangs_at_its_stage_is_found_and_its_stage_taken_over():
 def test_a_run_waits_for_the_stage_that_is_on_no_worker_and_says_so():
     with Folder() as folder, Cluster(folder, workers=1, is_patient=True, gate=Gate(folder)) as cluster, \
             Run(folder, cluster, stop=20, more="workers: {stages: 2}\n") as run:
-        waits = "waiting for workers: no worker of 1 executor has stage {}: 2 such workers make a team of 2 stages"
+        queued = "waiting for workers: 1 of 2; so many make a team of 2 stages"
+        waits = "waiting for workers: no worker of 1 executor has stage 0: 2 such workers make a team of 2 stages"
         run.wait(lambda: "small-" in run.client.output(), "the run's id")
-        run.wait(lambda: run.status()["message"] == waits.format(1), "what it waits for")
-        assert run.status()["state"] == "loading"
+        run.wait(lambda: run.status()["message"] == queued, "what it waits for")
         second = cluster.add_worker()
         run.wait_step(20)
         cluster.workers[0].send(signal.SIGKILL)
-        run.wait(lambda: run.status()["message"] == waits.format(0), "what it waits for")
+        run.wait(lambda: run.status()["message"] == waits, "what it waits for")
         run.go()
         assert run.status()["state"] == "running" and newest_step(run.metrics) <= 20
         cluster.add_worker()

@@ -73,8 +73,36 @@ static bool is_heartbeat(const struct coordinator_event *event) {
          event->message->body_case == WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT;
 }
 
+/* What people do. Whether it was that. */
+static bool take_wish(struct coordinator *coordinator, const struct coordinator_event *event) {
+  switch (event->kind) {
+  case EVENT_RUN_SUBMITTED:
+    coordinator_run_submitted(coordinator, event->submission);
+    return true;
+  case EVENT_RUN_CANCELLED:
+    coordinator_run_cancelled(coordinator, event->run);
+    return true;
+  case EVENT_RUN_PAUSED:
+    coordinator_run_paused(coordinator, event->run);
+    return true;
+  case EVENT_RUN_RESUMED:
+    coordinator_run_resumed(coordinator, event->resumed.run, event->resumed.step);
+    return true;
+  case EVENT_RUN_SET:
+    coordinator_run_set(coordinator, event->set.run, event->set.spec);
+    return true;
+  case EVENT_WORKER_READMITTED:
+    coordinator_readmit(coordinator, event->readmitted);
+    return true;
+  default:
+    return false;
+  }
+}
+
 static void take_event(struct coordinator *coordinator, const struct coordinator_event *event) {
   struct member *member = find_member(coordinator, event->member);
+  if (take_wish(coordinator, event))
+    return;
   switch (event->kind) {
   case EVENT_MEMBER_JOINED:
     coordinator_member_joined(coordinator, event->member, event->hello);
@@ -86,18 +114,6 @@ static void take_event(struct coordinator *coordinator, const struct coordinator
   case EVENT_MEMBER_LEFT:
     if (member)
       coordinator_member_left(coordinator, member, event->reason);
-    break;
-  case EVENT_RUN_SUBMITTED:
-    coordinator_run_submitted(coordinator, event->submission);
-    break;
-  case EVENT_RUN_CANCELLED:
-    coordinator_run_cancelled(coordinator, event->run);
-    break;
-  case EVENT_RUN_PAUSED:
-    coordinator_run_paused(coordinator, event->run);
-    break;
-  case EVENT_RUN_RESUMED:
-    coordinator_run_resumed(coordinator, event->resumed.run, event->resumed.step);
     break;
   case EVENT_RUN_RESTORED:
     coordinator_run_restored(coordinator, &event->restored);
@@ -122,15 +138,14 @@ static void take_event(struct coordinator *coordinator, const struct coordinator
   case EVENT_MEMBERS_RESTORED:
     coordinator_members_restored(coordinator, event->members);
     break;
-  case EVENT_WORKER_READMITTED:
-    coordinator_readmit(coordinator, event->readmitted);
-    break;
   case EVENT_MODEL_LOST:
     coordinator_model_lost(coordinator, event->model_lost.run, event->model_lost.reason);
     break;
   case EVENT_TICK:
     excuse_members(coordinator);
     close_missing(coordinator);
+    break;
+  default: /* of take_wish */
     break;
   }
 }

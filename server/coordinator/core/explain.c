@@ -15,7 +15,7 @@
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 
-enum { SAVE_SLOW_MS = 1000 };
+enum { SAVE_SLOW_MS = 1000, SERVED_BEFORE_MAX = 3 };
 
 /* Clauses separated by semicolons. */
 struct clauses {
@@ -29,6 +29,8 @@ static void say_no_server(const struct coordinator *coordinator, const struct ru
 static void say_mismatch(const struct run *run, const struct member *server, struct clauses *clauses);
 static void say_workers(const struct coordinator *coordinator, const struct run *run,
                         struct clauses *clauses);
+static void say_served_before(const struct coordinator *coordinator, const struct run *run,
+                              struct clauses *clauses);
 static void say_store(const struct coordinator *coordinator, const struct run *run, struct clauses *clauses);
 static void say_loading(const struct coordinator *coordinator, const struct run *run,
                         struct clauses *clauses);
@@ -125,11 +127,37 @@ static void say_workers(const struct coordinator *coordinator, const struct run 
   uint32_t min = run->is_begun ? 1 : run->spec->workers->min, have = ready + loading;
   if (run->state == WEIR__RUN_STATE__RUNNING)
     have = ready;
-  for (int i = 0; run->state == WEIR__RUN_STATE__QUEUED && i < coordinator->n_members; i++)
-    have += coordinator->members[i]->reserved_for == run;
-  if (have < min || run->state == WEIR__RUN_STATE__QUEUED)
-    clauses_add(clauses, "waiting for workers: %u of %u%s%s", have, min, run->refusal ? "; " : "",
-                run->refusal ? run->refusal : "");
+  if (run->state == WEIR__RUN_STATE__QUEUED) {
+    min = run->claim.least;
+    have = run->claim.share ? run->claim.reserved : run->claim.left;
+  }
+  if (have >= min && run->state != WEIR__RUN_STATE__QUEUED)
+    return;
+  clauses_add(clauses, "waiting for workers: %u of %u", have, min);
+  if (run->state == WEIR__RUN_STATE__QUEUED && min > run->spec->workers->min)
+    clauses_add(clauses, "so many make a team of %u stages", run->spec->workers->stages);
+  if (run->refusal)
+    clauses_add(clauses, "%s", run->refusal);
+  say_served_before(coordinator, run, clauses);
+}
+
+/* Who has what it waits for: the first few of them. */
+static void say_served_before(const struct coordinator *coordinator, const struct run *run,
+                              struct clauses *clauses) {
+  uint32_t said = 0, others = 0;
+  if (run->claim.share >= run->claim.least)
+    return;
+  for (int i = 0; i < coordinator->n_runs; i++) {
+    const struct run *other = coordinator->runs[i];
+    if (other == run || !other->claim.share)
+      continue;
+    if (said++ < SERVED_BEFORE_MAX)
+      clauses_add(clauses, "%s has %u", other->id, other->claim.share);
+    else
+      others++;
+  }
+  if (others)
+    clauses_add(clauses, "%u other runs have workers", others);
 }
 
 /* Where nobody computes although workers are there. */

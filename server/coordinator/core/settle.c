@@ -7,6 +7,7 @@
 #include "common/agree/placement.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
+#include "server/coordinator/core/claims.h"
 #include "server/coordinator/messages/info.h"
 #include "server/coordinator/messages/orders.h"
 #include "server/coordinator/messages/record.h"
@@ -23,12 +24,6 @@
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 
-static void keep_going(struct coordinator *coordinator, struct run *run);
-static void yield_workers(struct coordinator *coordinator, struct run *run);
-static bool is_short(const struct coordinator *coordinator, const struct run *run);
-static void borrow_worker(struct coordinator *coordinator, const struct run *run);
-static bool is_lender(const struct coordinator *coordinator, const struct run *run);
-static void take_workers(struct coordinator *coordinator, struct run *run);
 static void move_misplaced(struct coordinator *coordinator, struct run *run);
 static void load_servers(struct coordinator *coordinator, struct run *run);
 static struct member **choose_servers(const struct coordinator *coordinator, struct run *run, int *n);
@@ -39,19 +34,16 @@ static void let_drained_go(struct coordinator *coordinator);
 static void runs_save(struct coordinator *coordinator);
 
 void coordinator_settle(struct coordinator *coordinator) {
-  for (int i = 0; i < coordinator->n_members; i++)
-    coordinator->members[i]->reserved_for = NULL;
   for (int i = 0; i < coordinator->n_runs; i++)
-    keep_going(coordinator, coordinator->runs[i]);
+    if (!coordinator_is_over(coordinator->runs[i]))
+      coordinator_recover(coordinator, coordinator->runs[i]);
+  coordinator_weigh_claims(coordinator);
   for (int i = 0; i < coordinator->n_runs; i++) {
     struct run *run = coordinator->runs[i];
     if (!coordinator_is_over(run)) {
-      coordinator_recover(coordinator, run);
+      coordinator_take_workers(coordinator, run);
       coordinator_admit_followers(coordinator, run);
       coordinator_weigh_reach(coordinator, run);
-      yield_workers(coordinator, run);
-      borrow_worker(coordinator, run);
-      take_workers(coordinator, run);
       move_misplaced(coordinator, run);
       load_servers(coordinator, run);
       start_when_loaded(coordinator, run);
@@ -82,103 +74,6 @@ static void runs_save(struct coordinator *coordinator) {
   coordinator->is_members_due = false;
 }
 
-static bool has_worker_that_computes(const struct coordinator *coordinator, const struct run *run) {
-  for (int i = 0; i < coordinator->n_members; i++) {
-    const struct member *member = coordinator->members[i];
-    bool is_held =
-        member->state == WORKER_LOADING || member->state == WORKER_FOLLOWING || member->state == WORKER_READY;
-    if (member->run == run && is_held && !speed_is_stuck(member->speed))
-      return true;
-  }
-  return false;
-}
-
-/* A run that had begun and lost all its workers, or whose workers are stuck, gets one before others are
-   served. */
-static void keep_going(struct coordinator *coordinator, struct run *run) {
-  bool is_active = run->state == WEIR__RUN_STATE__LOADING || run->state == WEIR__RUN_STATE__RUNNING;
-  for (int i = 0; i < coordinator->n_members; i++)
-    if (is_active && run->is_begun && coordinator_may_serve(run, coordinator->members[i]) &&
-        !has_worker_that_computes(coordinator, run))
-      coordinator_worker_join_run(coordinator, coordinator->members[i], run);
-}
-
-/* Too few for its first start, because some were lost: they go to the run before it that waits for workers,
-   or both might wait for ever. */
-static void yield_workers(struct coordinator *coordinator, struct run *run) {
-  if (!is_short(coordinator, run) || run->state != WEIR__RUN_STATE__LOADING ||
-      !coordinator_has_server(coordinator, run))
-    return;
-  for (int i = 0; coordinator->runs[i] != run; i++) {
-    if (!is_short(coordinator, coordinator->runs[i]))
-      continue;
-    coordinator_new_incarnation(coordinator, run,
-                                run->base_step); /* servers may have been told of this one */
-    coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__QUEUED);
-    return;
-  }
-}
-
-static bool is_short(const struct coordinator *coordinator, const struct run *run) {
-  bool is_waiting = run->state == WEIR__RUN_STATE__QUEUED || run->state == WEIR__RUN_STATE__LOADING;
-  return is_waiting && !run->is_begun && coordinator_count_held(coordinator, run) < run->spec->workers->min;
-}
-
-static bool only_evaluates(const struct run *run) {
-  return run->spec->train->has_steps && run->spec->train->steps == 0;
-}
-
-/* An evaluation is short, and somebody waits for it: where no worker is free, a run that trains with several
-   goes on with one less, which it gets back. */
-static void borrow_worker(struct coordinator *coordinator, const struct run *run) {
-  if (run->state != WEIR__RUN_STATE__QUEUED || !only_evaluates(run) || run->spec->workers->min > 1 ||
-      !coordinator_has_server(coordinator, run) || coordinator_count_free(coordinator, run) > 0)
-    return;
-  for (int i = 0; i < coordinator->n_members; i++) {
-    struct member *member = coordinator->members[i];
-    struct run *lender = member->run;
-    if (member->state != WORKER_READY || coordinator_is_staged(member) ||
-        coordinator_has_refused(run, member) || !is_lender(coordinator, lender))
-      continue;
-    coordinator_order_unload(coordinator, lender->id, member, "lent to an evaluation");
-    coordinator_worker_leave_run(member, WORKER_IDLE);
-    coordinator_send_view(coordinator, lender); /* it was settled before the evaluation */
-    return;
-  }
-}
-
-static bool is_lender(const struct coordinator *coordinator, const struct run *run) {
-  return run->state == WEIR__RUN_STATE__RUNNING && !only_evaluates(run) &&
-         coordinator_count_workers(coordinator, run, WORKER_READY) > 1;
-}
-
-/* Runs take workers in the order of submission. One that still waits for enough of them keeps what it could
-   use from those behind it, or a run that needs many would never begin. */
-static void take_workers(struct coordinator *coordinator, struct run *run) {
-  const Weir__WorkersSpec *spec = run->spec->workers;
-  uint32_t held = coordinator_count_held(coordinator, run);
-  bool is_waiting =
-      run->state == WEIR__RUN_STATE__QUEUED &&
-      (!coordinator_has_server(coordinator, run) || coordinator_count_free(coordinator, run) < spec->min);
-  if (run->state == WEIR__RUN_STATE__FINISHING || run->state == WEIR__RUN_STATE__PAUSED)
-    return;
-  if (run->state == WEIR__RUN_STATE__QUEUED && !is_waiting) {
-    coordinator_run_set_message(run, "");
-    coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__LOADING);
-  }
-  for (int i = 0; i < coordinator->n_members && (!spec->has_max || held < spec->max); i++) {
-    struct member *member = coordinator->members[i];
-    if (!coordinator_may_serve(run, member))
-      continue;
-    held++;
-    if (is_waiting) {
-      member->reserved_for = run;
-      continue;
-    }
-    coordinator_worker_join_run(coordinator, member, run);
-  }
-}
-
 /* No free worker was there for the stages that a team lacks: one that the other stages can do without loads
    them instead of its own. */
 static void move_misplaced(struct coordinator *coordinator, struct run *run) {
@@ -197,6 +92,7 @@ void coordinator_worker_join_run(struct coordinator *coordinator, struct member 
   struct range loaded = worker->stages;
   coordinator_give_stages(coordinator, run, worker, loaded);
   worker->run = run;
+  worker->given_ms = coordinator->now_ms;
   worker->load_incarnation = run->incarnation;
   free(worker->message);
   worker->message = mem_strdup("");

@@ -184,9 +184,13 @@ static bool admit_who_reach(const struct coordinator *coordinator, const struct 
   return has_admitted;
 }
 
-/* Those that miss more than the best; all that miss any where another could take their place. */
+bool coordinator_is_out_of_reach(const struct coordinator *coordinator, const struct member *worker) {
+  return worker->n_unreached > 0 && coordinator->now_ms - worker->unreached_ms >= WEIGH_MS;
+}
+
+/* Those that miss more than the best; all that miss any where another is about to take their place. */
 static void cut_off_workers(struct coordinator *coordinator, struct run *run, const struct member *best) {
-  int bearable = coordinator_count_free(coordinator, run) > 0 ? 0 : best->n_unreached;
+  int bearable = coordinator_count_workers(coordinator, run, WORKER_LOADING) > 0 ? 0 : best->n_unreached;
   for (int i = 0; i < coordinator->n_members; i++) {
     struct member *member = coordinator->members[i];
     bool takes_part = member->state == WORKER_READY || member->state == WORKER_FOLLOWING;

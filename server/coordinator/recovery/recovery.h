@@ -41,6 +41,8 @@ bool coordinator_is_confirmed(const struct coordinator *coordinator, const struc
 /* reach.c */
 void coordinator_unreached(struct coordinator *coordinator, struct member *worker,
                            const Weir__Unreached *unreached);
+/* It has said for a while that it misses servers of its run. */
+bool coordinator_is_out_of_reach(const struct coordinator *coordinator, const struct member *worker);
 /* Decides which workers of the run, or which of its servers, are cut off. */
 void coordinator_weigh_reach(struct coordinator *coordinator, struct run *run);
 

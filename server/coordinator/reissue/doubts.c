@@ -193,7 +193,7 @@ static bool is_coming(const struct member *member) {
 static bool is_confirmed(const struct coordinator *coordinator, const struct run *run,
                          const Weir__Judged *judged) {
   const uint64_t number = run->reissue->number;
-  bool is_by_others = true, is_one_left = false;
+  bool is_by_others = true, is_one_left = run->claim.held < run->claim.share;
   for (int i = 0; i < coordinator->n_members; i++) {
     const struct member *member = coordinator->members[i];
     if (member->run != run)

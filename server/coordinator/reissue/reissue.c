@@ -122,8 +122,9 @@ static void give_late(struct coordinator *coordinator, struct run *run, const st
     for (uint32_t item = range.begin; item < range.end; item++) {
       struct duty *duty = &kind->duties[item];
       duty->missed_ms = coordinator->now_ms;
-      if (duty->is_doubted || coordinator_duty_is_held(coordinator, run, duty))
-        continue; /* doubts.c sees to the doubted ones */
+      bool is_doubted = duty->is_doubted && reissue->doubts.n_open > 0; /* doubts.c sees to it */
+      if (is_doubted || coordinator_duty_is_held(coordinator, run, duty))
+        continue;
       coordinator_give(coordinator, duty, choose(run, helpers, n, kind, item), patience_ms);
       given++;
     }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/agree/spec.h"
+#include "common/agree/spec_live.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
 #include "common/base/text.h"
@@ -100,6 +100,14 @@ void coordinator_run_submitted(struct coordinator *coordinator, const struct run
   log_event(LOG_INFO, "coordinator", "run_submitted", "run=%s model_bytes=%llu parameters=%llu blocks=%u",
             run->id, (unsigned long long)run->model_bytes, (unsigned long long)run->parameters,
             run->n_blocks);
+}
+
+void coordinator_run_set(struct coordinator *coordinator, const char *id, const Weir__RunSpec *spec) {
+  struct run *run = coordinator_run(coordinator, id);
+  if (!run || coordinator_is_over(run))
+    return;
+  spec_take_live(run->spec, spec);
+  run->is_info_due = run->is_save_due = true;
 }
 
 void coordinator_run_add(struct coordinator *coordinator, struct run *run) {

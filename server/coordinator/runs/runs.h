@@ -26,6 +26,8 @@ void coordinator_run_fail(struct coordinator *coordinator, struct run *run, bool
                           const char *format, ...) __attribute__((format(printf, 4, 5)));
 void coordinator_model_lost(struct coordinator *coordinator, const char *id, const char *reason);
 void coordinator_run_submitted(struct coordinator *coordinator, const struct run_submission *submission);
+/* The run has what spec_take_live takes from the spec. */
+void coordinator_run_set(struct coordinator *coordinator, const char *id, const Weir__RunSpec *spec);
 void coordinator_run_add(struct coordinator *coordinator, struct run *run);
 void coordinator_run_forgotten(struct coordinator *coordinator, const char *id);
 /* A new incarnation that begins at `step`: nothing that the run did after it counts. Servers stay until

@@ -30,6 +30,8 @@ void coordinator_regroup_when_due(struct coordinator *coordinator, struct run *r
    loaded: those that it has; empty: none. */
 void coordinator_give_stages(const struct coordinator *coordinator, const struct run *run,
                              struct member *worker, struct range loaded);
+/* How many workers make a team of the run, at the fewest; 1: some worker has executors for all stages. */
+uint32_t coordinator_team_size(const struct coordinator *coordinator, const struct run *run);
 /* A worker that would make a team complete with other stages, and is not needed for its own; NULL: none. */
 struct member *coordinator_find_misplaced(const struct coordinator *coordinator, const struct run *run);
 /* Puts workers that are ready into an order in which those of a team follow each other by their stages. A

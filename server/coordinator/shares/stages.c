@@ -42,6 +42,19 @@ static bool is_of_lineup(const struct run *run, const struct lineup *lineup, con
   return worker->run == run && coordinator_is_staged(worker) && is_of_kind(lineup, worker);
 }
 
+uint32_t coordinator_team_size(const struct coordinator *coordinator, const struct run *run) {
+  uint32_t least = UINT32_MAX;
+  for (int i = 0; i < coordinator->n_members && run->spec->workers->stages > 1; i++) {
+    const struct member *member = coordinator->members[i];
+    struct lineup lineup;
+    if (member->role != WEIR__ROLE__WORKER)
+      continue;
+    lineup = lineup_of(run, member);
+    least = lineup.members < least ? lineup.members : least;
+  }
+  return least < UINT32_MAX ? least : 1;
+}
+
 /* How many there are at each position that compute, or are about to. */
 static void count_positions(const struct coordinator *coordinator, const struct run *run,
                             const struct lineup *lineup, uint32_t counts[SPEC_STAGES_MAX]) {

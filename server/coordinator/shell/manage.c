@@ -1,14 +1,16 @@
-/* What people ask of runs and their checkpoints: cancel, pause, resume, list, verify, collect garbage. */
+/* What people ask of runs and their checkpoints: cancel, pause, resume, set, list, verify, collect garbage.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/agree/spec_live.h"
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
 #include "server/coordinator/shell/shell.h"
 
-enum { DAMAGE_LINES_MAX = 100, STEPS_SHOWN = 20, COLLECTED_RUNS_MAX = 1000 };
+enum { DAMAGE_LINES_MAX = 100, STEPS_SHOWN = 20, COLLECTED_RUNS_MAX = 1000, SETTINGS_MAX = 100 };
 
 /* Checkpoints to verify, one after the other. */
 struct verification {
@@ -139,6 +141,34 @@ static int resume_allowed(const Weir__RunInfo *info, struct err *err) {
   default:
     return err_set(err, ERR_INVALID, "run '%s' %s: it needs no resuming", info->run, state_text(info->state));
   }
+}
+
+static void set_run(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  const Weir__SetRequest *request = message;
+  struct coordinator_event event = {.kind = EVENT_RUN_SET};
+  Weir__RunInfo info;
+  Weir__RunSpec *spec;
+  struct err err = ERR_NONE;
+  const char *id = run_of(shell, call, request->run, &info);
+  if (!id)
+    return;
+  spec = spec_copy(coordinator_run_spec(shell->core, id));
+  if (coordinator_run_is_over(shell->core, id))
+    err_set(&err, ERR_INVALID, "run '%s' %s: there is nothing to set", id, state_text(info.state));
+  else if (request->n_settings == 0 || request->n_settings > SETTINGS_MAX)
+    err_set(&err, ERR_INVALID, "%zu settings: at least one, and at most %d", request->n_settings,
+            SETTINGS_MAX);
+  else
+    spec_set_live(spec, (const char *const *)request->settings, (int)request->n_settings, &err);
+  if (err.code) {
+    rpc_call_finish(call, &err);
+  } else {
+    event.set.run = id;
+    event.set.spec = spec;
+    shell_step(shell, &event);
+    reply_info(shell, call, id);
+  }
+  spec_free(spec);
 }
 
 bool shell_pick_checkpoint(struct coordinator_service *shell, const char *run, const uint64_t *wanted,
@@ -324,6 +354,10 @@ void shell_cancel_on_message(struct rpc_call *call, const void *message, struct 
 
 void shell_pause_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   shell_ask(call, message, bytes, pause_run);
+}
+
+void shell_set_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, set_run);
 }
 
 void shell_resume_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {

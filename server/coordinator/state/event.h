@@ -56,6 +56,7 @@ enum coordinator_event_kind {
   EVENT_RUN_CANCELLED,
   EVENT_RUN_PAUSED,
   EVENT_RUN_RESUMED,
+  EVENT_RUN_SET,
   EVENT_RUN_RESTORED,
   EVENT_RUN_FORGOTTEN, /* a run that is over was deleted from the store */
   EVENT_RUN_SAVED,     /* an ACTION_SAVE that was waited for is durable */
@@ -82,6 +83,10 @@ struct coordinator_event {
       const char *run;
       uint64_t step; /* a committed checkpoint's, or 0 */
     } resumed;
+    struct {
+      const char *run;
+      const Weir__RunSpec *spec; /* which has what spec_take_live takes */
+    } set;
     struct restored_run restored;
     struct saved_state saved;
     struct checkpoint_result checkpoint;

@@ -86,7 +86,8 @@ struct member {
   uint64_t unreached_ms; /* since when it says so */
   struct missed_mates missed_mates;
   int group_failures;             /* of its groups, since the run's workers changed */
-  const struct run *reserved_for; /* while coordinator_settle runs: the queued run that waits with it */
+  uint64_t given_ms;              /* since when it has its run */
+  const struct run *reserved_for; /* the run that it is about to be given */
 };
 
 /* The one place where a worker's state changes. It checks the change and logs it. */

@@ -39,6 +39,17 @@ struct reference {
   char *server_fingerprint;         /* likewise, and after a resume */
 };
 
+/* What it has, and is to have, of the workers that are of use: by the newest settling. */
+struct claim {
+  bool is_made;
+  bool is_cut;       /* workers with work were taken from it */
+  uint32_t share;    /* that it is to have */
+  uint32_t least;    /* without which it does not begin, or go on */
+  uint32_t left;     /* for it, by those that are served before */
+  uint32_t held;     /* that load or follow it, or compute for it */
+  uint32_t reserved; /* that it is about to be given */
+};
+
 struct run {
   char *id;
   Weir__RunSpec *spec;
@@ -78,6 +89,8 @@ struct run {
   int n_refused, refused_capacity;
   char *refusal; /* the newest one; NULL before */
 
+  struct claim claim;
+  uint64_t uncut_step; /* before it has completed this version no worker with work is taken from it again */
   struct reissue *reissue; /* what is computed elsewhere, too; NULL: nothing */
   struct groups_past groups_past;
   char *suspicion; /* the newest sender that is named, and not in quarantine; NULL: none */

@@ -66,6 +66,7 @@ struct core_fixture {
   bool is_store_away;                 /* saves that are waited for are not answered */
   uint64_t incarnation;               /* in what members say */
   const char *collective;             /* of runs submitted; NULL: none */
+  int64_t priority;                   /* likewise */
   uint32_t stages;                    /* likewise; 0: one. Workers say then where they listen */
   uint32_t microbatches;              /* likewise; 0: MICROBATCHES */
   uint64_t received_bytes;            /* in heartbeats with counters */
@@ -165,6 +166,7 @@ void member_drains(struct core_fixture *f, uint64_t key);
    name the run; `at` is the step of a committed checkpoint, or 0: from the beginning. */
 void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t max);
 void user_cancels(struct core_fixture *f, const char *run);
+void user_sets(struct core_fixture *f, const char *run, const char *setting); /* as of spec_set_live */
 void user_pauses(struct core_fixture *f, const char *run);
 void user_resumes(struct core_fixture *f, const char *run, uint64_t at);
 

@@ -1,6 +1,15 @@
 /* What users and the store say in core_fixture.h. */
 #include <math.h>
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "common/agree/spec_live.h"
+#include "server/coordinator/messages/info.h"
 #include "tests/support/coordinator/core_fixture.h"
 
 void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t max) {
@@ -31,6 +40,8 @@ void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t
   checkpoint.every_seconds = 1e9;
   spec.checkpoint = f->checkpoint ? f->checkpoint : &checkpoint;
   spec.eval = f->eval;
+  spec.has_priority = f->priority != 0;
+  spec.priority = f->priority;
   train.schedule = &schedule;
   model.onnx = "mlp.onnx";
   source.format = "idx";
@@ -63,6 +74,15 @@ void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t
 void user_cancels(struct core_fixture *f, const char *run) {
   struct coordinator_event event = {.kind = EVENT_RUN_CANCELLED, .run = run};
   core_step(f, &event);
+}
+
+void user_sets(struct core_fixture *f, const char *run, const char *setting) {
+  Weir__RunSpec *spec = spec_copy(coordinator_run_spec(f->coordinator, run));
+  struct coordinator_event event = {.kind = EVENT_RUN_SET, .set = {run, spec}};
+  struct err err = ERR_NONE;
+  assert_int_equal(spec_set_live(spec, &setting, 1, &err), 0);
+  core_step(f, &event);
+  spec_free(spec);
 }
 
 void user_pauses(struct core_fixture *f, const char *run) {

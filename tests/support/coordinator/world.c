@@ -297,8 +297,8 @@ void world_step(struct world *w, const struct coordinator_event *event) {
       struct stored_run *run = &w->runs[run_index(w, action->run)];
       assert_true(action->record->incarnation >= run->saved_top);
       assert_true(action->record->incarnation < INCARNATIONS);
-      run->saved_top = action->record->incarnation;
-      run->bases[run->saved_top] = action->record->base_step;
+      while (run->saved_top < action->record->incarnation) /* several may begin in one step of the core */
+        run->bases[++run->saved_top] = action->record->base_step;
       job_add(w, action);
     }
     if (action->kind == ACTION_MEMBERS)

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/agree/spec.h"
+#include "common/agree/spec_live.h"
 #include "common/base/memory.h"
 
 enum { SETTINGS_MAX = 4 };
@@ -196,8 +196,75 @@ static void hostile_settings_never_crash_the_reader(void **state) {
   unlink(given.path);
 }
 
+static Weir__RunSpec *checked_spec(void) {
+  struct err err = ERR_NONE;
+  Weir__RunSpec *spec;
+  assert_int_equal(spec_read("spec", text, strlen(text), &spec, &err), 0);
+  spec->model->loss = strdup("cross_entropy");
+  assert_int_equal(spec_check(spec, &err), 0);
+  return spec;
+}
+
+static void a_live_spec_takes_some_keys(void **state) {
+  static const char *const settings[] = {"priority=-7", "workers.max=9", "workers.weight=0.1",
+                                         "workers.min=2"};
+  static const char *const again[] = {"workers.max=null", "workers.weight=null"};
+  Weir__RunSpec *spec = checked_spec();
+  struct err err = ERR_NONE;
+  (void)state;
+  assert_int_equal(spec_set_live(spec, settings, 4, &err), 0);
+  assert_true(spec->priority == -7 && spec->workers->weight == 0.1);
+  assert_true(spec->workers->min == 2 && spec->workers->has_max && spec->workers->max == 9);
+  assert_int_equal(spec_set_live(spec, again, 2, &err), 0);
+  assert_int_equal(spec_set_live(spec, again, 1, &err), 0); /* which it has not */
+  assert_true(spec->priority == -7 && spec->workers->weight == 1);
+  assert_true(spec->workers->min == 2 && !spec->workers->has_max);
+  assert_int_equal(spec->train->steps, 10);
+  spec_free(spec);
+}
+
+/* Also every byte of a good setting changed. */
+static void a_live_spec_that_is_refused_settings_stays_as_it_is(void **state) {
+  static const char *const bad[] = {"",
+                                    "=",
+                                    "priority",
+                                    "priority=",
+                                    "priority=high",
+                                    "priority=1001",
+                                    "workers={}",
+                                    "workers.weight=-1",
+                                    "workers.min=0",
+                                    "name=x",
+                                    "priority=[1]",
+                                    "workers.weight=.nan",
+                                    "train.steps=1",
+                                    "workers.max=1e99"};
+  static const char good[] = "workers.max=12";
+  Weir__RunSpec *spec = checked_spec();
+  struct err err;
+  (void)state;
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    const char *settings[] = {"workers.min=5", bad[i]};
+    err = ERR_NONE;
+    if (spec_set_live(spec, settings, 2, &err) != ERR_INVALID)
+      fail_msg("taken: %s", bad[i]);
+    assert_int_equal(spec->workers->min, 1);
+  }
+  for (size_t at = 0; at < sizeof good - 1; at++)
+    for (int byte = 1; byte < 256; byte++) {
+      char *setting = mem_strdup(good);
+      setting[at] = (char)byte;
+      err = ERR_NONE;
+      spec_set_live(spec, (const char *[]){setting}, 1, &err);
+      free(setting);
+    }
+  spec_free(spec);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_live_spec_takes_some_keys),
+      cmocka_unit_test(a_live_spec_that_is_refused_settings_stays_as_it_is),
       cmocka_unit_test(a_setting_replaces_adds_and_takes_away),
       cmocka_unit_test(the_last_setting_of_a_key_counts),
       cmocka_unit_test(what_an_alias_names_elsewhere_stays),

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "common/agree/spec.h"
+#include "common/agree/spec_live.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
@@ -159,6 +159,22 @@ static void break_a_way(struct world *w) {
     w->processes[server].is_unheard ^= true;
 }
 
+/* Within what lets every run end: one that has a single worker, which lies, fails. */
+static void user_sets(struct world *w, int run) {
+  char priority[32], weight[32], max[32];
+  Weir__RunSpec *spec = spec_copy(w->spec);
+  struct coordinator_event event = {.kind = EVENT_RUN_SET, .set = {w->runs[run].id, spec}};
+  struct err err = ERR_NONE;
+  snprintf(priority, sizeof priority, "priority=%d", (int)world_roll(w, 3) - 1);
+  snprintf(weight, sizeof weight, "workers.weight=%d", 1 + (int)world_roll(w, 4));
+  snprintf(max, sizeof max, world_roll(w, 2) ? "workers.max=%d" : "workers.max=null",
+           2 + (int)world_roll(w, WORKERS));
+  assert_int_equal(spec_set_live(spec, (const char *[]){priority, weight, max}, 3, &err), 0);
+  if (w->core)
+    world_step(w, &event);
+  spec_free(spec);
+}
+
 static void an_accident(struct world *w) {
   struct process *process = &w->processes[world_roll(w, PROCESSES)];
   int run = (int)world_roll(w, RUNS);
@@ -212,6 +228,9 @@ static void an_accident(struct world *w) {
     break;
   case 18:
     break_a_way(w);
+    break;
+  case 19:
+    user_sets(w, run);
     break;
   default:
     break;

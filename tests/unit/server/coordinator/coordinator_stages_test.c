@@ -79,16 +79,25 @@ static void a_worker_that_nobody_reaches_is_given_no_part(void **state) {
 
 static void a_run_waits_until_a_team_is_whole_and_says_for_whom(void **state) {
   struct core_fixture *f = *state;
-  start_run(f, 2, 1);
+  f->stages = 3;
+  server_joins(f, S1);
+  worker_joins(f, W1, 1);
+  worker_joins(f, W2, 1);
+  user_submits(f, RUN, 1, 0);
+  assert_state(f, RUN, WEIR__RUN_STATE__QUEUED);
+  assert_string_equal(info_of_run(f, RUN).message,
+                      "waiting for workers: 2 of 3; so many make a team of 3 stages");
+  worker_joins(f, W3, 2); /* of another kind: two such would be enough */
+  worker_loads(f, W1, RUN);
+  worker_loads(f, W2, RUN);
+  server_loads(f, S1, RUN);
+  assert_stages(f, W3, 0, 2);
+  worker_loads(f, W3, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
   assert_string_equal(info_of_run(f, RUN).message,
                       "waiting for workers: no worker of 1 executor has stage 2: 3 such "
                       "workers make a team of 3 stages");
   assert_int_equal(f->told[W1].team, 0);
-  worker_joins(f, W3, 2); /* of another kind */
-  assert_stages(f, W3, 0, 2);
-  worker_loads(f, W3, RUN);
-  assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
   worker_joins(f, W4, 1);
   assert_stages(f, W4, 2, 3);
   worker_loads(f, W4, RUN);

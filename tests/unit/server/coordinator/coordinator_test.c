@@ -171,7 +171,11 @@ static void a_run_with_several_workers_lends_one_to_an_evaluation(void **state) 
   assert_string_equal(f->told[W1].load, RUN); /* it is back */
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
   user_submits(f, "eval-000002", 1, 0);
-  assert_state(f, "eval-000002", WEIR__RUN_STATE__QUEUED); /* the other's only worker is not taken */
+  assert_string_equal(f->told[W1].load, "eval-000002"); /* it computed nothing yet */
+  member_leaves(f, W1);
+  assert_string_equal(f->told[W2].load, RUN); /* which has lost a step's work lately */
+  reports_step(f, S1, RUN, 0);
+  assert_string_equal(f->told[W2].load, "eval-000002");
 }
 
 static void a_run_of_no_steps_that_was_paused_when_all_was_known_is_done_when_resumed(void **state) {
@@ -375,32 +379,6 @@ static void a_pause_is_told_once_the_store_has_it(void **state) {
   assert_false(coordinator_run_awaits_store(f->coordinator, RUN));
 }
 
-static void runs_take_workers_in_the_order_of_submission(void **state) {
-  struct core_fixture *f = *state;
-  server_joins(f, S1);
-  worker_joins(f, W1, 1);
-  user_submits(f, RUN, 1, 1);
-  user_submits(f, RUN2, 1, 0);
-  assert_string_equal(f->told[W1].load, RUN);
-  assert_state(f, RUN2, WEIR__RUN_STATE__QUEUED);
-  worker_joins(f, W2, 1);
-  assert_string_equal(f->told[W2].load, RUN2); /* the first has its most */
-  user_cancels(f, RUN);
-  assert_string_equal(f->told[W1].load, RUN2);
-}
-
-static void a_run_that_needs_many_is_not_starved_by_those_behind_it(void **state) {
-  struct core_fixture *f = *state;
-  server_joins(f, S1);
-  user_submits(f, RUN, 2, 0);
-  user_submits(f, RUN2, 1, 0);
-  worker_joins(f, W1, 1);
-  assert_string_equal(f->told[W1].load, "");
-  worker_joins(f, W2, 1);
-  assert_string_equal(f->told[W1].load, RUN);
-  assert_string_equal(f->told[W2].load, RUN);
-}
-
 static void a_run_is_found_by_a_unique_prefix(void **state) {
   struct core_fixture *f = *state;
   struct err err = ERR_NONE;
@@ -444,8 +422,6 @@ int main(void) {
       TEST(a_runs_end_is_told_once_the_store_has_it),
       TEST(a_run_is_done_once_the_store_has_its_record),
       TEST(a_pause_is_told_once_the_store_has_it),
-      TEST(runs_take_workers_in_the_order_of_submission),
-      TEST(a_run_that_needs_many_is_not_starved_by_those_behind_it),
       TEST(a_run_is_found_by_a_unique_prefix),
       TEST(a_hello_without_a_role_is_turned_away),
   };

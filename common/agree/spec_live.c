@@ -1,0 +1,68 @@
+/* What of a run's spec can be changed while it goes on. */
+#include "common/agree/spec_live.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/nearest.h"
+
+enum { PATH_MAX_BYTES = 64, DOCUMENT_BYTES = 256 };
+
+static const char *const live_paths[] = {"priority", "workers.min", "workers.max", "workers.weight"};
+enum { LIVE_PATHS = sizeof live_paths / sizeof *live_paths };
+
+static int check_path(const char *setting, struct err *err) {
+  size_t length = strcspn(setting, "=");
+  char path[PATH_MAX_BYTES];
+  const char *near;
+  for (int i = 0; i < LIVE_PATHS; i++)
+    if (strlen(live_paths[i]) == length && memcmp(setting, live_paths[i], length) == 0)
+      return setting[length] ? 0 : err_set(err, ERR_INVALID, "%s: a value is missing: PATH=VALUE", setting);
+  snprintf(path, sizeof path, "%.*s", (int)(length < sizeof path ? length : sizeof path - 1), setting);
+  near = nearest_word(path, live_paths, LIVE_PATHS);
+  return err_set(
+      err, ERR_INVALID,
+      "%s: this cannot be set on a run that is there%s%s%s: priority, workers.min, workers.max and "
+      "workers.weight can",
+      path, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+/* The keys as they are, in YAML: all of them, for null takes away only what is there. */
+static void document_write(const Weir__RunSpec *spec, char out[DOCUMENT_BYTES]) {
+  const Weir__WorkersSpec *workers = spec->workers;
+  snprintf(out, DOCUMENT_BYTES,
+           "{priority: %" PRId64 ", workers: {min: %" PRIu32 ", max: %" PRIu32 ", weight: %.17g}}",
+           spec->priority, workers->min, workers->has_max ? workers->max : UINT32_MAX, workers->weight);
+}
+
+void spec_take_live(Weir__RunSpec *spec, const Weir__RunSpec *from) {
+  spec->has_priority = from->has_priority;
+  spec->priority = from->priority;
+  spec->workers->has_min = from->workers->has_min;
+  spec->workers->min = from->workers->min;
+  spec->workers->has_max = from->workers->has_max;
+  spec->workers->max = from->workers->max;
+  spec->workers->has_weight = from->workers->has_weight;
+  spec->workers->weight = from->workers->weight;
+}
+
+int spec_set_live(Weir__RunSpec *spec, const char *const *settings, int n, struct err *err) {
+  const struct spec_source source = {.file = "run", .settings = settings, .n_settings = n};
+  Weir__RunSpec *read, *changed;
+  char document[DOCUMENT_BYTES];
+  for (int i = 0; i < n; i++)
+    if (check_path(settings[i], err))
+      return err->code;
+  document_write(spec, document);
+  if (spec_read_text(&source, document, strlen(document), &read, err))
+    return err->code;
+  changed = spec_copy(spec);
+  spec_take_live(changed, read);
+  changed->workers->has_max &= changed->workers->max != UINT32_MAX;
+  spec_free(read);
+  if (spec_check(changed, err) == 0)
+    spec_take_live(spec, changed);
+  spec_free(changed);
+  return err->code;
+}

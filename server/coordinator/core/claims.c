@@ -1,0 +1,272 @@
+/* Runs claim workers, and are given their shares of them. */
+#include "server/coordinator/core/claims.h"
+
+#include "common/base/log.h"
+#include "server/coordinator/core/settle.h"
+#include "server/coordinator/messages/orders.h"
+#include "server/coordinator/recovery/recovery.h"
+#include "server/coordinator/runs/runs.h"
+#include "server/coordinator/shares/share.h"
+#include "server/coordinator/shares/shares.h"
+#include "server/coordinator/state/candidates.h"
+#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/reissuing.h"
+#include "server/coordinator/state/speed.h"
+#include "server/coordinator/state/state.h"
+
+enum { TENURE_MS = 2000 };
+
+/* The runs that claim, in the order of submission. Of the step's arena. */
+struct claims {
+  struct run **runs;
+  struct share_claim *list;
+  struct share *shares;
+  int n;
+};
+
+static bool is_claiming(const struct coordinator *coordinator, const struct run *run) {
+  if (run->state == WEIR__RUN_STATE__QUEUED)
+    return coordinator_has_server(coordinator, run);
+  return run->state == WEIR__RUN_STATE__LOADING || run->state == WEIR__RUN_STATE__RUNNING;
+}
+
+static bool only_evaluates(const struct run *run) {
+  return run->spec->train->has_steps && run->spec->train->steps == 0;
+}
+
+/* One that is stuck, or does not reach the run's servers, is of no use. */
+static bool is_held(const struct coordinator *coordinator, const struct member *member) {
+  return member->run && !speed_is_stuck(member->speed) && !coordinator_is_out_of_reach(coordinator, member) &&
+         (member->state == WORKER_LOADING || member->state == WORKER_FOLLOWING ||
+          member->state == WORKER_READY);
+}
+
+/* Free, or with a run that claims. */
+static bool is_shared(const struct coordinator *coordinator, const struct member *member) {
+  bool is_free = member->state == WORKER_IDLE || member->state == WORKER_REFUSED;
+  return member->role == WEIR__ROLE__WORKER &&
+         (is_free || (is_held(coordinator, member) && member->run->claim.is_made));
+}
+
+/* Says what each run holds, and how many workers there are to share. */
+static uint32_t count_workers(struct coordinator *coordinator) {
+  uint32_t workers = 0;
+  for (int i = 0; i < coordinator->n_runs; i++)
+    coordinator->runs[i]->claim = (struct claim){.is_made = is_claiming(coordinator, coordinator->runs[i])};
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    member->reserved_for = NULL;
+    workers += is_shared(coordinator, member);
+    if (is_held(coordinator, member))
+      member->run->claim.held++;
+  }
+  return workers;
+}
+
+static uint32_t count_refused(const struct coordinator *coordinator, const struct run *run) {
+  uint32_t count = 0;
+  for (int i = 0; i < coordinator->n_members && run->n_refused > 0; i++)
+    count += is_shared(coordinator, coordinator->members[i]) &&
+             coordinator_has_refused(run, coordinator->members[i]);
+  return count;
+}
+
+static uint32_t times(uint32_t a, uint32_t b) {
+  uint64_t product = (uint64_t)a * b;
+  return product < UINT32_MAX ? (uint32_t)product : UINT32_MAX;
+}
+
+/* Who computes wrongly is found by somebody else who computes the same. */
+static bool needs_another(const struct run *run) {
+  return run->suspicion || (run->reissue && run->reissue->doubts.n_open > 0);
+}
+
+/* An evaluation is short, and somebody waits for it: it goes before all that train, and leaves them what it
+   need not have. */
+static int32_t priority_of(const struct run *run) {
+  if (only_evaluates(run))
+    return INT32_MAX;
+  return needs_another(run) ? INT32_MAX - 1 : (int32_t)run->spec->priority;
+}
+
+static struct share_claim claim_of(const struct coordinator *coordinator, const struct run *run,
+                                   uint32_t workers) {
+  const Weir__WorkersSpec *spec = run->spec->workers;
+  bool is_begun = run->is_begun && run->state != WEIR__RUN_STATE__QUEUED;
+  uint32_t team = coordinator_team_size(coordinator, run), useful = workers - count_refused(coordinator, run);
+  uint32_t max = spec->has_max ? spec->max : UINT32_MAX;
+  struct share_claim claim = {.priority = priority_of(run), .weight = spec->weight};
+  team = team < max ? team : max;
+  claim.min = spec->min > team ? spec->min : team;
+  claim.least = is_begun ? team : claim.min;
+  claim.min += claim.min == 1 && needs_another(run);
+  claim.wanted = only_evaluates(run) ? claim.min : times(run->spec->train->microbatches, team);
+  claim.max = max < useful ? max : useful;
+  return claim;
+}
+
+static struct claims weigh(struct coordinator *coordinator) {
+  struct arena *arena = &coordinator->actions->arena;
+  size_t most = (size_t)coordinator->n_runs;
+  uint32_t workers = count_workers(coordinator);
+  struct claims claims = {arena_new(arena, most * sizeof *claims.runs),
+                          arena_new(arena, most * sizeof *claims.list),
+                          arena_new(arena, most * sizeof *claims.shares), 0};
+  for (int i = 0; i < coordinator->n_runs; i++) {
+    struct run *run = coordinator->runs[i];
+    if (!run->claim.is_made)
+      continue;
+    claims.runs[claims.n] = run;
+    claims.list[claims.n++] = claim_of(coordinator, run, workers);
+  }
+  share_workers(claims.list, claims.n, workers, claims.shares);
+  for (int i = 0; i < claims.n; i++) {
+    struct claim *claim = &claims.runs[i]->claim;
+    uint32_t left = claims.shares[i].left, max = claims.list[i].max;
+    claim->share = claims.shares[i].workers;
+    claim->left = left < max ? left : max;
+    claim->least = claims.list[i].least;
+  }
+  return claims;
+}
+
+static bool is_wanting(const struct claims *claims, const struct run *but) {
+  for (int i = 0; i < claims->n; i++)
+    if (claims->runs[i] != but && claims->runs[i]->claim.held < claims->runs[i]->claim.share)
+      return true;
+  return false;
+}
+
+/* Too few for its first start, because some were lost or others come first: those take what it has, or runs
+   might wait for each other for ever. */
+static void yield_workers(struct coordinator *coordinator, const struct claims *claims, struct run *run) {
+  if (run->state != WEIR__RUN_STATE__LOADING || run->is_begun || run->claim.share > 0 ||
+      !coordinator_has_server(coordinator, run) || !is_wanting(claims, run))
+    return;
+  coordinator_new_incarnation(coordinator, run, run->base_step); /* servers may have been told of this one */
+  coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__QUEUED);
+  run->claim.held = 0;
+}
+
+/* The first free one that the run may be given; NULL: there is none. */
+static struct member *find_free(const struct coordinator *coordinator, const struct run *run) {
+  for (int i = 0; i < coordinator->n_members; i++)
+    if (coordinator_may_serve(run, coordinator->members[i]))
+      return coordinator->members[i];
+  return NULL;
+}
+
+/* The run loses no more than one step by it, and has not lost one since it last completed one. Within one
+   settling any number may go. */
+static bool may_be_cut(const struct run *run) {
+  return run->state != WEIR__RUN_STATE__RUNNING || run->claim.is_cut || run->step >= run->uncut_step;
+}
+
+static bool has_work(const struct member *worker) {
+  return worker->state == WORKER_READY && worker->microbatches.begin < worker->microbatches.end;
+}
+
+/* How gladly its run lets the worker go. */
+static int looseness(const struct member *worker) {
+  if (worker->state == WORKER_LOADING)
+    return 3;
+  if (!has_work(worker))
+    return 2;
+  return !coordinator_is_staged(worker);
+}
+
+/* A worker that another run has beyond its share, or for which there is a free one that it may be given. */
+static struct member *find_lent(const struct coordinator *coordinator, const struct run *run) {
+  bool is_urgent = run->claim.held + run->claim.reserved < run->claim.least;
+  struct member *found = NULL;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    const struct run *lender = member->run;
+    if (!is_held(coordinator, member) || lender == run || !lender->claim.is_made ||
+        coordinator_has_refused(run, member))
+      continue;
+    if ((lender->claim.held <= lender->claim.share && !find_free(coordinator, lender)) ||
+        (has_work(member) && !may_be_cut(lender)) ||
+        (!is_urgent && coordinator->now_ms - member->given_ms < TENURE_MS))
+      continue;
+    if (!found || looseness(member) > looseness(found))
+      found = member;
+  }
+  return found;
+}
+
+static void take_back(struct coordinator *coordinator, struct member *worker, const char *reason) {
+  struct run *lender = worker->run;
+  if (has_work(worker)) {
+    lender->claim.is_cut = true;
+    lender->uncut_step = lender->step + 1;
+  }
+  lender->claim.held--;
+  log_event(LOG_INFO, "coordinator", "worker_taken", "run=%s id=%s reason=\"%s\"", lender->id, worker->id,
+            reason);
+  coordinator_order_unload(coordinator, lender->id, worker, reason);
+  coordinator_worker_leave_run(worker, WORKER_IDLE);
+}
+
+static struct member *find_loosest(const struct coordinator *coordinator, const struct run *run) {
+  struct member *found = NULL;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    if (member->run == run && is_held(coordinator, member) &&
+        (!found || looseness(member) > looseness(found)))
+      found = member;
+  }
+  return found;
+}
+
+/* The run may have fewer than it was given. */
+static void let_go(struct coordinator *coordinator, struct run *run) {
+  const Weir__WorkersSpec *spec = run->spec->workers;
+  while (spec->has_max && run->claim.held > spec->max && may_be_cut(run)) {
+    struct member *worker = find_loosest(coordinator, run);
+    if (!worker)
+      return;
+    take_back(coordinator, worker, "more than workers.max");
+  }
+}
+
+static void reserve_workers(struct coordinator *coordinator, struct run *run) {
+  struct claim *claim = &run->claim;
+  while (claim->held + claim->reserved < claim->share) {
+    struct member *worker = find_free(coordinator, run);
+    if (!worker)
+      worker = find_lent(coordinator, run);
+    if (!worker)
+      return;
+    if (worker->run)
+      take_back(coordinator, worker, "it goes to another run");
+    worker->reserved_for = run;
+    claim->reserved++;
+  }
+}
+
+void coordinator_weigh_claims(struct coordinator *coordinator) {
+  struct claims claims = weigh(coordinator);
+  struct run **by_turn = arena_new(&coordinator->actions->arena, (size_t)claims.n * sizeof *by_turn);
+  for (int i = 0; i < claims.n; i++)
+    by_turn[claims.shares[i].turn] = claims.runs[i];
+  for (int i = claims.n - 1; i >= 0; i--)
+    yield_workers(coordinator, &claims, by_turn[i]);
+  for (int i = 0; i < claims.n; i++)
+    let_go(coordinator, by_turn[i]);
+  for (int i = 0; i < claims.n; i++)
+    reserve_workers(coordinator, by_turn[i]);
+}
+
+void coordinator_take_workers(struct coordinator *coordinator, struct run *run) {
+  const struct claim *claim = &run->claim;
+  if (!claim->reserved || (run->state == WEIR__RUN_STATE__QUEUED && claim->reserved < claim->least))
+    return;
+  if (run->state == WEIR__RUN_STATE__QUEUED) {
+    coordinator_run_set_message(run, "");
+    coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__LOADING);
+  }
+  for (int i = 0; i < coordinator->n_members; i++)
+    if (coordinator->members[i]->reserved_for == run)
+      coordinator_worker_join_run(coordinator, coordinator->members[i], run);
+}

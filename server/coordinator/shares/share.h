@@ -1,0 +1,31 @@
+/* How many workers each run is given, of those that there are. */
+#ifndef WEIR_SERVER_COORDINATOR_SHARES_SHARE_H
+#define WEIR_SERVER_COORDINATOR_SHARES_SHARE_H
+
+#include <stdint.h>
+
+/* What a run claims, in workers. least <= min. */
+struct share_claim {
+  int32_t priority; /* a higher one is served first */
+  uint32_t least;   /* with fewer it cannot begin, or go on: it is given none */
+  uint32_t min;     /* what it is given before others get more than theirs */
+  uint32_t wanted;  /* more would not make it faster */
+  uint32_t max;     /* it is never given more */
+  double weight;    /* finite, and above 0 */
+};
+
+struct share {
+  uint32_t workers;
+  int turn;      /* its place in the order of 1 below */
+  uint32_t left; /* when its turn came */
+};
+
+/* shares[n], of the claims in the order of their submission:
+   1. By priority, and then in their order, claims are given their min; where fewer are left, but not fewer
+   than their least, what is left.
+   2. The rest goes one by one, to the one that has the least for its weight of those that have some and want
+   more.
+   3. What nobody wants goes to those that have some, in the order of 1: spares. */
+void share_workers(const struct share_claim *claims, int n, uint32_t workers, struct share *shares);
+
+#endif

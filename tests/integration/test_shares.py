@@ -1,0 +1,146 @@
+"""Runs that share the workers of a cluster: who has how many, by priority and weight, and that no bit depends on it."""
+import contextlib
+import signal
+
+from gate import Gate
+from harness import Cluster, Folder, Process, assert_recovered, main, newest_step, program, wait_for, weir
+from test_recovery import kill, undisturbed, write_spec
+
+PRIORITY_KEYS = "priority, workers.min, workers.max and workers.weight can"
+
+
+class Fleet:
+    """A cluster with a gate, and runs on it that are followed."""
+
+    def __init__(self, folder, workers, stop, servers=1):
+        self.folder, self.clients, self.metrics = folder, {}, {}
+        with open(write_spec(folder)) as file:  # once: workers read the data meanwhile
+            self.text = file.read()
+        self.cluster = Cluster(folder, servers, workers, gate=Gate(folder), is_patient=servers == 1)
+        self.gate = self.cluster.gate
+        self.gate.stop_at(stop)
+
+    def __enter__(self):
+        self.cluster.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        for client in self.clients.values():
+            client.__exit__()
+        self.cluster.__exit__(*error)
+
+    def submit(self, name, *settings):
+        at = ("--coordinator", self.cluster.address)
+        spec = self.folder.file(name + ".yaml", self.text.replace("name: small", f"name: {name}"))
+        run = weir("submit", spec, *settings, *at).stdout.strip()
+        self.metrics[name] = self.folder.file(run + ".jsonl")
+        self.clients[name] = Process(program("weir"), "watch", run, "--metrics", self.metrics[name], *at)
+        return run
+
+    def set(self, *arguments, **options):
+        return weir("set", *arguments, "--coordinator", self.cluster.address, **options)
+
+    def status(self, name):
+        return self.cluster.json("status", name)
+
+    def has(self, **workers):
+        """Waits until each run computes with so many."""
+        wait_for(lambda: all(self.status(name)["workers"] == count for name, count in workers.items()), str(workers))
+
+    def evens_out(self, name, workers):
+        """Waits until the run computes with so many: others let go of theirs only after a step that they complete."""
+        self.gate.crawl(lambda: self.status(name)["workers"] == workers, f"{workers} workers of {name}")
+
+    def ends(self, *names):
+        for name in names:
+            assert self.clients[name].wait() == 0, self.clients[name].output()[-2000:]
+            assert_recovered(self.metrics[name], undisturbed())
+
+
+@contextlib.contextmanager
+def fleet(workers, stop=40, servers=1):
+    with Folder() as folder, Fleet(folder, workers, stop, servers) as runs:
+        yield runs
+
+
+def test_a_run_beside_another_has_half_of_the_workers():
+    with fleet(workers=2) as runs:
+        runs.submit("first")
+        runs.has(first=2)
+        runs.submit("second")
+        runs.has(first=1, second=1)
+        runs.gate.open()
+        runs.ends("first", "second")
+
+
+def test_shares_follow_the_weights_that_are_set():
+    with fleet(workers=4) as runs:
+        runs.submit("first")
+        runs.submit("second")
+        runs.evens_out("second", 2)
+        runs.set("second", "workers.weight=3")
+        runs.evens_out("second", 3)
+        runs.set("first", "workers.max=4", "workers.weight=1000")
+        runs.evens_out("first", 3)
+        runs.set("first", "workers.max=1")
+        runs.evens_out("second", 3)
+        runs.gate.open()
+        runs.ends("first", "second")
+
+
+def test_a_higher_priority_gets_its_minimum_and_gives_it_back():
+    with fleet(workers=2) as runs:
+        runs.submit("low")
+        runs.has(low=2)
+        high = runs.submit("high", "priority=5", "workers.min=2")
+        runs.has(high=2, low=0)
+        low = runs.status("low")
+        assert low["state"] == "running" and low["message"] == f"waiting for workers: 0 of 1; {high} has 2"
+        runs.gate.open()
+        runs.ends("high", "low")
+
+
+def test_members_die_while_runs_share_them():
+    with fleet(workers=2, servers=2) as runs:
+        cluster = runs.cluster
+        runs.submit("low")
+        wait_for(lambda: newest_step(runs.metrics["low"]) >= 30, "steps")
+        runs.submit("high", "priority=5", "workers.min=2")
+        runs.has(high=2, low=0)
+        kill(cluster.coordinator)
+        cluster.start_coordinator()
+        runs.has(high=2, low=0)
+        kill(cluster.servers[0][0])
+        cluster.restart_server(0)
+        cluster.workers[0].send(signal.SIGKILL)
+        runs.gate.stop_at(80)
+        cluster.add_worker()
+        wait_for(lambda: newest_step(runs.metrics["high"]) >= 80, "steps of the one that goes on")
+        runs.gate.open()
+        runs.ends("high", "low")
+
+
+def test_settings_that_cannot_be_are_refused():
+    with fleet(workers=1, stop=10) as runs:
+        runs.submit("some")
+
+        def refusal(*settings):
+            return runs.set("some", *settings, status=2).stderr
+        assert "train.optimizer.lr: this cannot be set on a run that is there: " + PRIORITY_KEYS in refusal(
+            "train.optimizer.lr=1")
+        assert "did you mean 'priority'?" in refusal("pritority=1")
+        assert "priority: a value is missing" in refusal("priority")
+        assert "priority: must be from -1000 to 1000" in refusal("priority=1001")
+        assert "workers.max: is below workers.min" in refusal("workers.min=3", "workers.max=2")
+        assert "workers.weight: must be from 0.001 to 1000" in refusal("workers.weight=0")
+        assert "workers.min=few: " in refusal("workers.min=few")
+        assert "no run" in runs.set("other", "priority=1", status=2).stderr
+        assert "argument is missing" in runs.set("some", status=2).stderr
+        runs.set("some", "priority=-3", "workers.max=null")
+        weir("cancel", "some", "--coordinator", runs.cluster.address)
+        wait_for(lambda: runs.status("some")["state"] == "cancelled", "the end")
+        assert "was cancelled: there is nothing to set" in refusal("priority=1")
+
+
+if __name__ == "__main__":
+    main(globals())

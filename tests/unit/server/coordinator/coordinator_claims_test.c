@@ -1,0 +1,140 @@
+/* Runs claim the workers of a cluster: who is given how many, and when. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/log.h"
+#include "server/coordinator/messages/info.h"
+#include "tests/support/coordinator/core_run.h"
+
+enum { W3 = 5 };
+
+static const char RUN2[] = "mlp-bbbbbb";
+static const char RUN3[] = "mlp-cccccc";
+
+/* Two workers, of one executor each. */
+static void two_workers_join(struct core_fixture *f) {
+  server_joins(f, S1);
+  worker_joins(f, W1, 1);
+  worker_joins(f, W2, 1);
+}
+
+static void run_begins(struct core_fixture *f, const char *run, const uint64_t *workers, int n) {
+  for (int i = 0; i < n; i++) {
+    assert_string_equal(f->told[workers[i]].load, run);
+    worker_loads(f, workers[i], run);
+  }
+  server_loads(f, S1, run);
+  assert_state(f, run, WEIR__RUN_STATE__RUNNING);
+}
+
+static void a_run_beside_another_has_half_of_the_workers(void **state) {
+  struct core_fixture *f = *state;
+  two_workers_join(f);
+  user_submits(f, RUN, 1, 0);
+  run_begins(f, RUN, (const uint64_t[]){W1, W2}, 2);
+  user_submits(f, RUN2, 1, 0); /* it cannot begin without one: nothing is waited for */
+  assert_string_equal(f->told[W1].unload, RUN);
+  assert_int_equal(f->told[W2].end - f->told[W2].begin, MICROBATCHES);
+  run_begins(f, RUN2, (const uint64_t[]){W1}, 1);
+  user_cancels(f, RUN);
+  assert_string_equal(f->told[W2].load, RUN2);
+}
+
+static void even_shares_wait_until_workers_have_served_for_a_while(void **state) {
+  struct core_fixture *f = *state;
+  two_workers_join(f);
+  worker_joins(f, W3, 1);
+  user_submits(f, RUN, 1, 1);
+  user_submits(f, RUN2, 1, 0);
+  run_begins(f, RUN, (const uint64_t[]){W1}, 1);
+  run_begins(f, RUN2, (const uint64_t[]){W2, W3}, 2);
+  f->now_ms += 1000;
+  user_sets(f, RUN2, "workers.weight=0.1");
+  user_sets(f, RUN, "workers.max=null");
+  core_ticks(f);
+  assert_string_equal(f->told[W2].unload, "");
+  f->now_ms += 1001;
+  core_ticks(f);
+  assert_string_equal(f->told[W2].load, RUN);
+}
+
+static void a_higher_priority_has_its_minimum_at_once_and_gives_it_back(void **state) {
+  struct core_fixture *f = *state;
+  two_workers_join(f);
+  user_submits(f, RUN, 1, 0);
+  run_begins(f, RUN, (const uint64_t[]){W1, W2}, 2);
+  f->priority = 1;
+  user_submits(f, RUN2, 2, 0);
+  run_begins(f, RUN2, (const uint64_t[]){W1, W2}, 2);
+  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
+  assert_string_equal(info_of_run(f, RUN).message, "waiting for workers: 0 of 1; mlp-bbbbbb has 2");
+  user_cancels(f, RUN2);
+  assert_string_equal(f->told[W1].load, RUN);
+  worker_loads(f, W1, RUN);
+  assert_int_equal(f->told[W1].end - f->told[W1].begin, MICROBATCHES);
+  user_submits(f, RUN3, 2, 0); /* not before RUN has completed a step */
+  assert_string_equal(f->told[W1].load, RUN);
+  assert_state(f, RUN3, WEIR__RUN_STATE__QUEUED);
+  reports_step(f, S1, RUN, 0);
+  run_begins(f, RUN3, (const uint64_t[]){W1, W2}, 2);
+}
+
+static void a_gang_is_met_while_those_behind_it_use_what_is_there(void **state) {
+  struct core_fixture *f = *state;
+  server_joins(f, S1);
+  worker_joins(f, W1, 1);
+  user_submits(f, RUN, 2, 0);
+  user_submits(f, RUN2, 1, 0);
+  assert_string_equal(info_of_run(f, RUN).message, "waiting for workers: 1 of 2; mlp-bbbbbb has 1");
+  run_begins(f, RUN2, (const uint64_t[]){W1}, 1);
+  worker_joins(f, W2, 1);
+  run_begins(f, RUN, (const uint64_t[]){W1, W2}, 2);
+  assert_state(f, RUN2, WEIR__RUN_STATE__RUNNING);
+}
+
+static void runs_take_workers_in_the_order_of_submission(void **state) {
+  struct core_fixture *f = *state;
+  server_joins(f, S1);
+  worker_joins(f, W1, 1);
+  user_submits(f, RUN, 1, 1);
+  user_submits(f, RUN2, 1, 0);
+  assert_string_equal(f->told[W1].load, RUN);
+  assert_state(f, RUN2, WEIR__RUN_STATE__QUEUED);
+  worker_joins(f, W2, 1);
+  assert_string_equal(f->told[W2].load, RUN2); /* the first has its most */
+  user_cancels(f, RUN);
+  assert_string_equal(f->told[W1].load, RUN2);
+}
+
+static void a_run_that_needs_many_is_not_starved_by_those_behind_it(void **state) {
+  struct core_fixture *f = *state;
+  server_joins(f, S1);
+  user_submits(f, RUN, 2, 0);
+  user_submits(f, RUN2, 1, 0);
+  worker_joins(f, W1, 1);
+  assert_string_equal(f->told[W1].load, RUN2);
+  worker_joins(f, W2, 1);
+  assert_string_equal(f->told[W1].load, RUN);
+  assert_string_equal(f->told[W2].load, RUN);
+  assert_state(f, RUN2, WEIR__RUN_STATE__QUEUED); /* it had not begun */
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, core_setup, core_teardown)
+  const struct CMUnitTest tests[] = {
+      TEST(a_run_beside_another_has_half_of_the_workers),
+      TEST(even_shares_wait_until_workers_have_served_for_a_while),
+      TEST(a_higher_priority_has_its_minimum_at_once_and_gives_it_back),
+      TEST(a_gang_is_met_while_those_behind_it_use_what_is_there),
+      TEST(runs_take_workers_in_the_order_of_submission),
+      TEST(a_run_that_needs_many_is_not_starved_by_those_behind_it),
+  };
+#undef TEST
+  log_set_level(LOG_ERROR);
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,170 @@
+/* How many workers each run is given. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "common/agree/random.h"
+#include "server/coordinator/shares/share.h"
+
+enum { CLAIMS_MAX = 8, MANY = 1000 };
+
+/* One that takes what it is given. */
+static struct share_claim any(void) {
+  return (struct share_claim){.least = 1, .min = 1, .wanted = MANY, .max = MANY, .weight = 1};
+}
+
+static void assert_shares(const struct share_claim *claims, int n, uint32_t workers,
+                          const uint32_t *expected) {
+  struct share shares[CLAIMS_MAX];
+  share_workers(claims, n, workers, shares);
+  for (int i = 0; i < n; i++)
+    if (shares[i].workers != expected[i])
+      fail_msg("claim %d has %u of %u workers, not %u", i, shares[i].workers, workers, expected[i]);
+}
+
+static void one_claim_has_all(void **state) {
+  struct share_claim claims[] = {any()};
+  (void)state;
+  assert_shares(claims, 1, 5, (uint32_t[]){5});
+  assert_shares(claims, 1, 0, (uint32_t[]){0});
+  claims[0].max = 3;
+  assert_shares(claims, 1, 5, (uint32_t[]){3});
+  share_workers(claims, 0, 5, NULL);
+}
+
+static void equal_claims_have_equally_many_the_first_one_more(void **state) {
+  struct share_claim claims[] = {any(), any(), any()};
+  (void)state;
+  assert_shares(claims, 3, 6, (uint32_t[]){2, 2, 2});
+  assert_shares(claims, 3, 8, (uint32_t[]){3, 3, 2});
+  assert_shares(claims, 3, 2, (uint32_t[]){1, 1, 0});
+}
+
+static void what_is_above_the_minima_goes_by_weight(void **state) {
+  struct share_claim claims[] = {any(), any()};
+  (void)state;
+  claims[1].weight = 3;
+  assert_shares(claims, 2, 4, (uint32_t[]){1, 3});
+  assert_shares(claims, 2, 40, (uint32_t[]){10, 30});
+  claims[0].min = 20;
+  assert_shares(claims, 2, 40, (uint32_t[]){20, 20});
+}
+
+static void minima_go_by_priority_and_then_in_order(void **state) {
+  struct share_claim claims[] = {any(), any(), any()};
+  (void)state;
+  claims[0].min = claims[1].min = claims[2].min = 2;
+  claims[0].least = claims[1].least = claims[2].least = 2;
+  assert_shares(claims, 3, 5, (uint32_t[]){3, 2, 0});
+  claims[2].priority = 1;
+  assert_shares(claims, 3, 5, (uint32_t[]){2, 0, 3});
+  claims[0].priority = -1;
+  assert_shares(claims, 3, 3, (uint32_t[]){0, 0, 3});
+}
+
+static void a_gang_waits_and_those_behind_it_use_what_it_cannot(void **state) {
+  struct share_claim claims[] = {any(), any(), any()};
+  (void)state;
+  claims[1].min = claims[1].least = 4;
+  assert_shares(claims, 3, 4, (uint32_t[]){2, 0, 2});
+  assert_shares(claims + 1, 2, 4, (uint32_t[]){4, 0}); /* the first has ended */
+}
+
+static void one_that_has_begun_goes_on_with_fewer(void **state) {
+  struct share_claim claims[] = {any(), any()};
+  (void)state;
+  claims[1].min = 4;
+  assert_shares(claims, 2, 4, (uint32_t[]){1, 3});
+  claims[1].least = 2;
+  assert_shares(claims, 2, 2, (uint32_t[]){2, 0});
+}
+
+static void more_than_all_want_are_spares_of_the_first(void **state) {
+  struct share_claim claims[] = {any(), any()};
+  (void)state;
+  claims[0].wanted = claims[1].wanted = 2;
+  assert_shares(claims, 2, 9, (uint32_t[]){7, 2});
+  claims[0].max = 4;
+  assert_shares(claims, 2, 9, (uint32_t[]){4, 5});
+  claims[1].priority = 1;
+  assert_shares(claims, 2, 9, (uint32_t[]){2, 7});
+}
+
+static void claims_that_cannot_be_met_have_none(void **state) {
+  struct share_claim claims[] = {any(), any()};
+  (void)state;
+  claims[0].min = claims[0].least = 3;
+  claims[0].max = 2; /* so many of the workers may serve it */
+  assert_shares(claims, 2, 9, (uint32_t[]){0, 9});
+}
+
+/* Whatever is claimed: nobody has more than there is, or than it may have, or so few that it has nothing of
+   them; nothing is left that one may have; and of two that want more, neither would have less for its weight
+   with one more than the other has now, unless that is its min. */
+static void check(const struct share_claim *claims, int n, uint32_t workers, const struct share *shares) {
+  uint32_t sum = 0;
+  bool is_turn[CLAIMS_MAX] = {false};
+  for (int i = 0; i < n; i++) {
+    const struct share_claim *claim = &claims[i];
+    sum += shares[i].workers;
+    assert_true(shares[i].workers == 0 || shares[i].workers >= claim->least);
+    assert_true(shares[i].workers <= claim->max);
+    assert_false(is_turn[shares[i].turn]);
+    is_turn[shares[i].turn] = true;
+  }
+  assert_true(sum <= workers);
+  for (int i = 0; i < n; i++) {
+    if (sum < workers)
+      assert_true(shares[i].workers == 0 || shares[i].workers == claims[i].max);
+    for (int other = 0; other < n; other++) {
+      bool wants =
+          shares[i].workers && shares[i].workers < claims[i].wanted && shares[i].workers < claims[i].max;
+      if (wants && shares[other].workers > claims[other].min)
+        assert_true((shares[i].workers + 1) / claims[i].weight + 1e-9 >=
+                    shares[other].workers / claims[other].weight);
+    }
+  }
+}
+
+static void whatever_is_claimed(void **state) {
+  uint64_t at = 0;
+  (void)state;
+#define ROLL(n) ((uint32_t)(random_bits(1, at++) % (n)))
+  for (int round = 0; round < 20000; round++) {
+    struct share_claim claims[CLAIMS_MAX];
+    struct share shares[CLAIMS_MAX];
+    int n = 1 + (int)ROLL(CLAIMS_MAX);
+    uint32_t workers = ROLL(20);
+    for (int i = 0; i < n; i++) {
+      uint32_t min = 1 + ROLL(4);
+      claims[i] = (struct share_claim){.priority = (int32_t)ROLL(3) - 1,
+                                       .least = 1 + ROLL(min),
+                                       .min = min,
+                                       .wanted = min + ROLL(8),
+                                       .max = ROLL(12),
+                                       .weight = (1 + ROLL(8)) / 2.0};
+    }
+    share_workers(claims, n, workers, shares);
+    check(claims, n, workers, shares);
+  }
+#undef ROLL
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(one_claim_has_all),
+      cmocka_unit_test(equal_claims_have_equally_many_the_first_one_more),
+      cmocka_unit_test(what_is_above_the_minima_goes_by_weight),
+      cmocka_unit_test(minima_go_by_priority_and_then_in_order),
+      cmocka_unit_test(a_gang_waits_and_those_behind_it_use_what_it_cannot),
+      cmocka_unit_test(one_that_has_begun_goes_on_with_fewer),
+      cmocka_unit_test(more_than_all_want_are_spares_of_the_first),
+      cmocka_unit_test(claims_that_cannot_be_met_have_none),
+      cmocka_unit_test(whatever_is_claimed),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

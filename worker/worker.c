@@ -48,8 +48,9 @@ struct worker {
   pthread_cond_t changed;
   struct event *first, *last;
   uint64_t events_come, events_done;
-  bool is_leaving; /* a signal came, or the device was lost */
-  bool is_ending;  /* nobody acts on events any more */
+  bool is_draining; /* we are to be given no work */
+  bool is_leaving;  /* a signal came, or the device was lost */
+  bool is_ending;   /* nobody acts on events any more */
 };
 
 static void on_hello(void *user, Weir__Hello *hello, struct arena *arena);
@@ -181,11 +182,12 @@ static uint64_t worker_post(struct worker *worker, struct event event) {
   return number;
 }
 
-/* The run that we went on with. */
+/* What another coordinator is to know: the run that we went on with, and that we drain. */
 static void on_hello(void *user, Weir__Hello *hello, struct arena *arena) {
   struct worker *worker = user;
   uint64_t incarnation;
   pthread_mutex_lock(&worker->lock);
+  hello->draining = worker->is_draining;
   if (worker->run && run_is_alive(worker->run, &incarnation)) {
     Weir__HostedRun *hosted = arena_new(arena, sizeof *hosted);
     weir__hosted_run__init(hosted);
@@ -325,6 +327,13 @@ static void worker_load(struct worker *worker, const Weir__LoadRun *load) {
                                    load));
 }
 
+static void worker_drain(struct worker *worker) {
+  log_event(LOG_INFO, "worker", "drain", "run=%s", worker->run ? run_id(worker->run) : "");
+  pthread_mutex_lock(&worker->lock);
+  worker->is_draining = true;
+  pthread_mutex_unlock(&worker->lock);
+}
+
 static void worker_obey(struct worker *worker, const Weir__Order *order) {
   switch (order->body_case) {
   case WEIR__ORDER__BODY_LOAD:
@@ -344,6 +353,9 @@ static void worker_obey(struct worker *worker, const Weir__Order *order) {
     log_event(LOG_INFO, "worker", "unload", "run=%s reason=\"%s\"", order->unload->run,
               order->unload->reason);
     worker_drop_run(worker);
+    break;
+  case WEIR__ORDER__BODY_DRAIN:
+    worker_drain(worker);
     break;
   default:
     log_event(LOG_WARN, "worker", "order_unknown", "body=%d", (int)order->body_case);

@@ -170,7 +170,7 @@ class Attacker:
     def push(self, request):
         """What a worker would send at the run's present step, but for the gradient, and one thing more."""
         request.run, request.incarnation = self.run, 0
-        request.step = self.version + self.random.choice((-1, 0, 0, 0, 1))
+        request.step = max(0, self.version + self.random.choice((-1, 0, 0, 0, 1)))
         request.block, request.first = self.random.randrange(5), self.random.randrange(5)
         request.level, request.wait = self.random.choice((0, 0, 1, 2)), self.random.random() < 0.5
         elems = self.block_elems.get(request.block, 1)
@@ -193,7 +193,7 @@ class Attacker:
     def sums(self, request):
         """What a server would send to the one that keeps the sums, and one thing more."""
         request.run, request.incarnation = self.run, 0
-        request.step = self.version + self.random.choice((-1, 0, 0, 0, 1))
+        request.step = max(0, self.version + self.random.choice((-1, 0, 0, 0, 1)))
         request.phase = self.random.choice((0, 0, 0, 1))
         request.blocks.extend(self.random.randrange(5) for _ in range(self.random.choice((0, 1, 1, 2, 500))))
         value = self.random.choice((0.0, 1.0, 1e300, math.nan, math.inf))

@@ -1,9 +1,16 @@
 """Runs that share the workers of a cluster: who has how many, by priority and weight, and that no bit depends on it."""
 import contextlib
+import fcntl
+import os
+import pty
+import select
 import signal
+import struct
+import subprocess
+import termios
 
 from gate import Gate
-from harness import Cluster, Folder, Process, assert_recovered, main, newest_step, program, wait_for, weir
+from harness import (PATIENCE, Cluster, Folder, Process, assert_recovered, main, newest_step, program, wait_for, weir)
 from test_recovery import kill, undisturbed, write_spec
 
 PRIORITY_KEYS = "priority, workers.min, workers.max and workers.weight can"
@@ -118,6 +125,72 @@ def test_members_die_while_runs_share_them():
         wait_for(lambda: newest_step(runs.metrics["high"]) >= 80, "steps of the one that goes on")
         runs.gate.open()
         runs.ends("high", "low")
+
+
+def test_a_worker_that_drains_has_no_work_whoever_coordinates():
+    with fleet(workers=2) as runs:
+        cluster = runs.cluster
+        at = ("--coordinator", cluster.address)
+
+        def states():
+            return sorted(row["state"] for row in cluster.json("workers"))
+        runs.submit("some")
+        runs.has(some=2)
+        assert "worker-1 (" in weir("drain", "worker-1", *at).stdout
+        runs.has(some=1)
+        assert states() == ["draining", "ready"]
+        assert "no worker 'worker-9' is here" in weir("drain", "worker-9", *at, status=2).stderr
+        assert "no worker 'server-1' is here" in weir("drain", "server-1", *at, status=2).stderr
+        kill(cluster.coordinator)
+        cluster.start_coordinator()
+        wait_for(lambda: states() == ["draining", "ready"], "both workers")
+        cluster.workers[0].send(signal.SIGTERM)
+        cluster.workers[1].send(signal.SIGTERM)
+        cluster.add_worker()
+        runs.gate.open()
+        runs.ends("some")
+        assert cluster.workers[0].wait() == 0 and cluster.workers[1].wait() == 0
+
+
+def top_on_a_terminal(cluster, until):
+    """What `weir top` has drawn when that was there; it ends by Ctrl-C."""
+    controller, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 20, 60, 0, 0))
+    top = subprocess.Popen([program("weir"), "top", "--coordinator", cluster.address], stdout=terminal, stdin=terminal,
+                           env={**os.environ, "TERM": "xterm"})
+    os.close(terminal)
+    drawn = bytearray()
+
+    def shows():
+        if select.select([controller], [], [], 0)[0]:
+            drawn.extend(os.read(controller, 65536))
+        return until in drawn.decode(errors="replace")
+    try:
+        wait_for(shows, f"{until} on the terminal")
+        top.send_signal(signal.SIGINT)
+        assert top.wait(PATIENCE) == 0
+    finally:
+        top.kill()
+        os.close(controller)
+    return drawn.decode(errors="replace")
+
+
+def test_top_shows_who_has_the_workers_and_who_waits():
+    with fleet(workers=2) as runs:
+        first = runs.submit("first", "workers.max=2")
+        runs.has(first=2)
+        runs.submit("gang", "workers.min=3", "workers.weight=2.5")
+        runs.submit("low", "priority=-1", "workers.min=3")
+        lines = weir("top", "--coordinator", runs.cluster.address).stdout.splitlines()
+        assert lines[0] == "workers 2, executors 2: 2 with runs, 0 idle"
+        assert lines[1].startswith("servers 1 with ") and lines[1].endswith(" of weights; runs: 1 begun, 2 queued")
+        assert lines[3].split()[:6] == ["RUN", "STATE", "PRIORITY", "WEIGHT", "WORKERS", "EXECUTORS"]
+        rows = [" ".join(line.split()) for line in lines[4:]]
+        assert rows[0].startswith(f"{first} running 0 1 2/2 2 ")
+        assert " queued, 1. 0 2.5 0/0 0 " in rows[1] and rows[1].endswith(f"waiting for workers: 1 of 3; {first} has 2")
+        assert rows[2].startswith("low-") and " queued, 2. -1 1 " in rows[2]
+        drawn = top_on_a_terminal(runs.cluster, "queued, 2.")
+        assert "\033[H\033[J" in drawn and max(map(len, drawn.split("\r\n"))) <= 90, "cut to the terminal"
 
 
 def test_settings_that_cannot_be_are_refused():

@@ -3,9 +3,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "server/coordinator/core/join.h"
 #include "server/coordinator/core/settle.h"
+#include "server/coordinator/messages/orders.h"
 #include "server/coordinator/quarantine/quarantine.h"
 #include "server/coordinator/recovery/recovery.h"
 #include "server/coordinator/reissue/reissue.h"
@@ -27,6 +29,7 @@ static void take_event(struct coordinator *coordinator, const struct coordinator
 static void member_message(struct coordinator *coordinator, struct member *member,
                            const Weir__MemberMessage *message);
 static void worker_leaving(struct member *worker);
+static void worker_drain(struct coordinator *coordinator, const char *id);
 static void excuse_members(struct coordinator *coordinator);
 static void close_missing(struct coordinator *coordinator);
 static struct member *find_member(const struct coordinator *coordinator, uint64_t key);
@@ -93,6 +96,9 @@ static bool take_wish(struct coordinator *coordinator, const struct coordinator_
     return true;
   case EVENT_WORKER_READMITTED:
     coordinator_readmit(coordinator, event->readmitted);
+    return true;
+  case EVENT_WORKER_DRAINED:
+    worker_drain(coordinator, event->drained);
     return true;
   default:
     return false;
@@ -200,6 +206,17 @@ static void member_message(struct coordinator *coordinator, struct member *membe
     break;
   default: /* a later version's message */
     break;
+  }
+}
+
+/* It remembers that for us, and for our successor. */
+static void worker_drain(struct coordinator *coordinator, const char *id) {
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    if (member->role != WEIR__ROLE__WORKER || strcmp(member->id, id) != 0)
+      continue;
+    worker_leaving(member);
+    coordinator_order_drain(coordinator, member);
   }
 }
 

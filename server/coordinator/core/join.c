@@ -50,6 +50,8 @@ void coordinator_member_joined(struct coordinator *coordinator, uint64_t key, co
     take_up_server(coordinator, member, hello);
   else {
     coordinator_quarantine_newcomer(coordinator, member);
+    if (hello->draining)
+      coordinator_worker_set_state(member, WORKER_DRAINING);
     take_up_worker(coordinator, member, hello);
   }
 }

@@ -169,6 +169,9 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
     info->executors += member->executors;
   }
   info->useful_executors = run->spec->train->microbatches;
+  info->priority = run->spec->priority;
+  info->weight = run->spec->workers->weight;
+  info->share = run->claim.is_made ? run->claim.share : info->workers;
   info->weights_sha256 = (char *)run->weights_sha256;
   info->submitted_unix_ms = run->submitted_unix_ms;
   info->finished_unix_ms = run->is_stop_awaited ? 0 : run->finished_unix_ms;

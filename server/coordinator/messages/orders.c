@@ -44,6 +44,12 @@ void coordinator_order_beat(struct coordinator *coordinator, const struct member
   weir__beat__init(order->beat);
 }
 
+void coordinator_order_drain(struct coordinator *coordinator, const struct member *worker) {
+  Weir__Order *order = order_new(coordinator, worker, WEIR__ORDER__BODY_DRAIN);
+  order->drain = arena_new(&coordinator->actions->arena, sizeof *order->drain);
+  weir__drain__init(order->drain);
+}
+
 void coordinator_order_load(struct coordinator *coordinator, const struct run *run,
                             const struct member *member) {
   struct arena *arena = &coordinator->actions->arena;

@@ -40,7 +40,7 @@ struct piece_hold;
 struct members_save;
 struct saved_run;
 
-enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 17 };
+enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 18 };
 
 /* The model of a run that is not over. */
 struct live_model {
@@ -152,6 +152,7 @@ void shell_ask(struct rpc_call *call, const void *message, struct rpc_bytes *byt
 void shell_list_runs_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_get_run_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_list_workers_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_drain_worker_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_readmit_worker_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_list_servers_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_get_model_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);

@@ -1,5 +1,6 @@
 /* Questions with one answer: copied by gRPC's thread, answered by the event loop. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
@@ -75,6 +76,26 @@ static void readmit_worker(struct coordinator_service *shell, struct rpc_call *c
   arena_fini(&arena);
 }
 
+static void drain_worker(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  const Weir__DrainRequest *request = message;
+  struct coordinator_event event = {.kind = EVENT_WORKER_DRAINED, .drained = request->worker};
+  Weir__ListWorkersReply reply;
+  struct arena arena;
+  const Weir__WorkerInfo *found = NULL;
+  shell_step(shell, &event);
+  arena_init(&arena);
+  coordinator_list_workers(shell->core, shell_now_ms(), &arena, &reply);
+  for (size_t i = 0; i < reply.n_workers; i++)
+    if (reply.workers[i]->pid > 0 && strcmp(reply.workers[i]->id, request->worker) == 0)
+      found = reply.workers[i];
+  if (found)
+    rpc_call_reply(call, found, NULL);
+  else
+    rpc_call_fail(call, ERR_NOT_FOUND, "no worker '%.60s' is here: 'weir workers' lists those that are",
+                  request->worker);
+  arena_fini(&arena);
+}
+
 static void list_servers(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
   Weir__ListServersReply reply;
   struct arena arena;
@@ -143,6 +164,10 @@ void shell_get_run_on_message(struct rpc_call *call, const void *message, struct
 
 void shell_list_workers_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   shell_ask(call, message, bytes, list_workers);
+}
+
+void shell_drain_worker_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, drain_worker);
 }
 
 void shell_readmit_worker_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {

@@ -119,6 +119,9 @@ static void take_order(struct core_fixture *f, uint64_t member, const Weir__Orde
     told->write_step = order->write->step;
     told->writes++;
     break;
+  case WEIR__ORDER__BODY_DRAIN:
+    told->drains++;
+    break;
   case WEIR__ORDER__BODY_REISSUE:
     told_reissue(told, order->reissue);
     break;
@@ -226,6 +229,7 @@ static void joins_again(struct core_fixture *f, uint64_t from, uint64_t key, Wei
   hello.executors = 1;
   hello.fingerprint = "build-1";
   hello.id = f->told[from].id;
+  hello.draining = f->told[from].drains > 0;
   hello.term = TERM;
   hello.runs = &hosted;
   hello.n_runs = 1;

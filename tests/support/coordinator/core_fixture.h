@@ -44,7 +44,7 @@ struct told {
   uint64_t view_number;            /* as it was told */
   uint32_t group, team, place;     /* place: in the order of its view */
   uint32_t stage_begin, stage_end; /* of the newest LoadRun */
-  uint64_t write_step, writes, loads, beats;
+  uint64_t write_step, writes, loads, beats, drains;
   uint64_t reissue_step, reissues;               /* of the newest Reissue; how many */
   uint32_t reissue_microbatches, reissue_chunks; /* masks */
 };
@@ -167,6 +167,7 @@ void member_drains(struct core_fixture *f, uint64_t key);
 void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t max);
 void user_cancels(struct core_fixture *f, const char *run);
 void user_sets(struct core_fixture *f, const char *run, const char *setting); /* as of spec_set_live */
+void user_drains(struct core_fixture *f, const char *worker);
 void user_pauses(struct core_fixture *f, const char *run);
 void user_resumes(struct core_fixture *f, const char *run, uint64_t at);
 

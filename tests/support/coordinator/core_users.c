@@ -85,6 +85,11 @@ void user_sets(struct core_fixture *f, const char *run, const char *setting) {
   spec_free(spec);
 }
 
+void user_drains(struct core_fixture *f, const char *worker) {
+  struct coordinator_event event = {.kind = EVENT_WORKER_DRAINED, .drained = worker};
+  core_step(f, &event);
+}
+
 void user_pauses(struct core_fixture *f, const char *run) {
   struct coordinator_event event = {.kind = EVENT_RUN_PAUSED, .run = run};
   core_step(f, &event);

@@ -124,6 +124,30 @@ static void a_run_that_needs_many_is_not_starved_by_those_behind_it(void **state
   assert_state(f, RUN2, WEIR__RUN_STATE__QUEUED); /* it had not begun */
 }
 
+static void a_worker_that_drains_has_no_work_under_another_coordinator_either(void **state) {
+  struct core_fixture *f = *state;
+  two_workers_join(f);
+  user_submits(f, RUN, 1, 0);
+  run_begins(f, RUN, (const uint64_t[]){W1, W2}, 2);
+  user_drains(f, "worker-9"); /* there is none */
+  user_drains(f, "server-1");
+  assert_int_equal(f->told[S1].drains, 0);
+  user_drains(f, f->told[W2].id);
+  assert_int_equal(f->told[W2].drains, 1);
+  assert_string_equal(f->told[W2].unload, RUN);
+  assert_int_equal(f->told[W1].end - f->told[W1].begin, MICROBATCHES);
+  assert_string_equal(worker_row(f, W2).state, "draining");
+  member_leaves(f, W2);
+  worker_joins_again(f, W2, W3, RUN); /* it had not let go of it yet */
+  assert_string_equal(f->told[W3].load, "");
+  assert_string_equal(f->told[W3].unload, RUN);
+  assert_string_equal(worker_row(f, W3).state, "draining");
+  user_drains(f, f->told[W1].id);
+  assert_string_equal(info_of_run(f, RUN).message, "waiting for workers: 0 of 1");
+  worker_joins(f, W3 + 1, 1);
+  assert_string_equal(f->told[W3 + 1].load, RUN);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, core_setup, core_teardown)
   const struct CMUnitTest tests[] = {
@@ -133,6 +157,7 @@ int main(void) {
       TEST(a_gang_is_met_while_those_behind_it_use_what_is_there),
       TEST(runs_take_workers_in_the_order_of_submission),
       TEST(a_run_that_needs_many_is_not_starved_by_those_behind_it),
+      TEST(a_worker_that_drains_has_no_work_under_another_coordinator_either),
   };
 #undef TEST
   log_set_level(LOG_ERROR);

@@ -1,0 +1,135 @@
+/* weir top: the fleet, live. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client/cluster/connect.h"
+#include "client/cluster/stop.h"
+#include "client/command.h"
+#include "client/terminal/fleet_table.h"
+#include "common/base/err.h"
+
+enum { REDRAW_MS = 1000, LINES_UNKNOWN = 24, COLUMNS_UNKNOWN = 80 };
+
+/* The answers; each NULL, or freed with answers_fini. */
+struct answers {
+  Weir__ListRunsReply *runs;
+  Weir__ListWorkersReply *workers;
+  Weir__ListServersReply *servers;
+};
+
+static void answers_fini(struct answers *answers) {
+  if (answers->runs)
+    weir__list_runs_reply__free_unpacked(answers->runs, NULL);
+  if (answers->workers)
+    weir__list_workers_reply__free_unpacked(answers->workers, NULL);
+  if (answers->servers)
+    weir__list_servers_reply__free_unpacked(answers->servers, NULL);
+}
+
+static int answers_ask(struct connection *connection, struct answers *answers, struct err *err) {
+  Weir__ListRunsRequest runs = WEIR__LIST_RUNS_REQUEST__INIT;
+  Weir__ListWorkersRequest workers = WEIR__LIST_WORKERS_REQUEST__INIT;
+  Weir__ListServersRequest servers = WEIR__LIST_SERVERS_REQUEST__INIT;
+  *answers = (struct answers){0};
+  if (connection_call(connection, RPC_LIST_RUNS, &runs, (void **)&answers->runs, err) ||
+      connection_call(connection, RPC_LIST_WORKERS, &workers, (void **)&answers->workers, err))
+    return err->code;
+  return connection_call(connection, RPC_LIST_SERVERS, &servers, (void **)&answers->servers, err);
+}
+
+/* Freed by the caller. */
+static char *text_of(const struct answers *answers) {
+  char *text = NULL;
+  size_t size;
+  FILE *file = open_memstream(&text, &size);
+  CHECK(file);
+  fleet_print(file, &(struct fleet){answers->runs, answers->workers, answers->servers});
+  fclose(file);
+  return text;
+}
+
+/* Over the screen from its top; what was below goes. */
+static void draw(const char *coordinator, const char *text) {
+  struct winsize size = {0};
+  time_t now = time(NULL);
+  char clock[16];
+  strftime(clock, sizeof clock, "%H:%M:%S", localtime(&now));
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0 || size.ws_col == 0)
+    size = (struct winsize){.ws_row = LINES_UNKNOWN, .ws_col = COLUMNS_UNKNOWN};
+  printf("\033[H\033[J%.*s\n", size.ws_col > 10 ? size.ws_col - 10 : 0, coordinator);
+  printf("\033[1;%dH%s\n", size.ws_col > 8 ? size.ws_col - 7 : 1, clock);
+  fleet_print_cut(stdout, text, size.ws_row - 2, size.ws_col);
+  fflush(stdout);
+}
+
+/* A coordinator that is away for a while leaves what was last known on the screen. */
+static int show_live(struct connection *connection, const char *coordinator, struct err *err) {
+  struct answers answers;
+  bool has_drawn = false;
+  do {
+    if (answers_ask(connection, &answers, err) == 0) {
+      char *text = text_of(&answers);
+      draw(coordinator, text);
+      free(text);
+      has_drawn = true;
+    }
+    answers_fini(&answers);
+    if (err->code && !has_drawn)
+      return err->code;
+    if (err->code)
+      printf("\033[1;1H\033[K%.*s", COLUMNS_UNKNOWN, err->text);
+    fflush(stdout);
+    *err = ERR_NONE;
+  } while (!stop_wait(REDRAW_MS));
+  printf("\n");
+  return 0;
+}
+
+static int show_once(struct connection *connection, struct err *err) {
+  struct answers answers;
+  if (answers_ask(connection, &answers, err) == 0)
+    fleet_print(stdout, &(struct fleet){answers.runs, answers.workers, answers.servers});
+  answers_fini(&answers);
+  return err->code;
+}
+
+static int top_run(const struct args *args) {
+  const char *term = getenv("TERM");
+  bool is_live = isatty(STDOUT_FILENO) && !(term && strcmp(term, "dumb") == 0) && !args_flag(args, "once");
+  struct connection connection = {0};
+  struct err err = ERR_NONE;
+  stop_on_signals();
+  if (connection_open(&connection, args->coordinator, &err) == 0) {
+    if (is_live)
+      show_live(&connection, args->coordinator, &err);
+    else
+      show_once(&connection, &err);
+  }
+  connection_close(&connection);
+  return err.code ? command_fail(&err) : EXIT_DONE;
+}
+
+static const struct option_def top_options[] = {
+    {.name = "once",
+     .kind = OPTION_FLAG,
+     .help = "print it once, also on a terminal. Default: where the output is no terminal."},
+    {0}};
+
+const struct command_def command_top = {
+    .name = "top",
+    .summary = "show the fleet live: which runs have its workers, and which wait",
+    .arguments = "",
+    .takes_coordinator = true,
+    .description =
+        "Shows the workers and servers of a cluster in sum, and a row for each run that is not over or "
+        "paused, anew each second until Ctrl-C. WORKERS says how many compute for the run, and how many it "
+        "is to have. Runs that are queued have their place in the queue, and their message says what they "
+        "wait for and which runs have it.",
+    .options = top_options,
+    .examples = "weir top\nweir top --once | head -3\n",
+    .run = top_run,
+};

@@ -1,0 +1,142 @@
+/* The fleet, as `weir top` shows it. */
+#include "client/terminal/fleet_table.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/terminal/output.h"
+#include "common/base/memory.h"
+
+static bool is_over(const Weir__RunInfo *run) {
+  return run->state == WEIR__RUN_STATE__DONE || run->state == WEIR__RUN_STATE__FAILED ||
+         run->state == WEIR__RUN_STATE__CANCELLED;
+}
+
+static bool is_queued(const Weir__RunInfo *run) {
+  return run->state == WEIR__RUN_STATE__QUEUED;
+}
+
+static void workers_line(FILE *file, const Weir__ListWorkersReply *reply) {
+  uint32_t workers = 0, executors = 0, busy = 0, idle = 0, draining = 0;
+  for (size_t i = 0; i < reply->n_workers; i++) {
+    const Weir__WorkerInfo *worker = reply->workers[i];
+    if (worker->pid == 0) /* a device in quarantine that has none */
+      continue;
+    workers++;
+    executors += worker->executors;
+    busy += *worker->run != '\0';
+    idle += strcmp(worker->state, "idle") == 0;
+    draining += strcmp(worker->state, "draining") == 0;
+  }
+  fprintf(file, "workers %u, executors %u: %u with runs, %u idle", workers, executors, busy, idle);
+  if (draining)
+    fprintf(file, ", %u draining", draining);
+  fputc('\n', file);
+}
+
+static void servers_line(FILE *file, const struct fleet *fleet) {
+  uint32_t begun = 0, queued = 0, paused = 0;
+  uint64_t bytes = 0;
+  char text[OUTPUT_TEXT_MAX];
+  for (size_t i = 0; i < fleet->servers->n_servers; i++)
+    bytes += fleet->servers->servers[i]->bytes;
+  for (size_t i = 0; i < fleet->runs->n_runs; i++) {
+    const Weir__RunInfo *run = fleet->runs->runs[i];
+    queued += is_queued(run);
+    paused += run->state == WEIR__RUN_STATE__PAUSED;
+    begun += !is_over(run) && !is_queued(run) && run->state != WEIR__RUN_STATE__PAUSED;
+  }
+  fprintf(file, "servers %zu with %s of weights; runs: %u begun, %u queued", fleet->servers->n_servers,
+          output_bytes(bytes, text), begun, queued);
+  if (paused)
+    fprintf(file, ", %u paused", paused);
+  fputs("\n\n", file);
+}
+
+/* A run, and its place in the order of submission. */
+struct row {
+  const Weir__RunInfo *run;
+  size_t at;
+};
+
+static int compare_rows(const void *left, const void *right) {
+  const struct row *a = left, *b = right;
+  if (is_queued(a->run) != is_queued(b->run))
+    return is_queued(a->run) ? 1 : -1;
+  if (!is_queued(a->run) && a->run->workers != b->run->workers)
+    return a->run->workers > b->run->workers ? -1 : 1;
+  if (a->run->priority != b->run->priority)
+    return a->run->priority > b->run->priority ? -1 : 1;
+  return a->at < b->at ? -1 : a->at > b->at;
+}
+
+/* Freed by the caller. */
+static struct row *rows_of(const Weir__ListRunsReply *reply, size_t *n) {
+  struct row *rows = mem_new((reply->n_runs + 1) * sizeof *rows);
+  *n = 0;
+  for (size_t i = 0; i < reply->n_runs; i++)
+    if (!is_over(reply->runs[i]) && reply->runs[i]->state != WEIR__RUN_STATE__PAUSED)
+      rows[(*n)++] = (struct row){reply->runs[i], i};
+  qsort(rows, *n, sizeof *rows, compare_rows);
+  return rows;
+}
+
+static void row_add(struct table *table, const Weir__RunInfo *run, size_t place) {
+  char state[OUTPUT_TEXT_MAX], rate[OUTPUT_TEXT_MAX], loss[OUTPUT_TEXT_MAX], step[OUTPUT_TEXT_MAX];
+  char priority[32], weight[32], workers[32], executors[32];
+  snprintf(priority, sizeof priority, "%" PRId64, run->priority);
+  snprintf(weight, sizeof weight, "%g", run->weight);
+  snprintf(workers, sizeof workers, "%u/%u", run->workers, run->share);
+  snprintf(executors, sizeof executors, "%u", run->executors);
+  snprintf(step, sizeof step, "%" PRIu64 "/%" PRIu64, run->step, run->steps);
+  output_state(run->state, state);
+  if (place)
+    snprintf(state, sizeof state, "queued, %zu.", place);
+  output_clean(run->message);
+  table_row(table,
+            (const char *const[]){
+                run->run, state, priority, weight, workers, executors,
+                output_count(run->state == WEIR__RUN_STATE__RUNNING ? run->samples_per_second : NAN, rate),
+                step, output_loss(run->loss, loss), run->message});
+}
+
+void fleet_print(FILE *file, const struct fleet *fleet) {
+  static const char *const headings[] = {"RUN",      "STATE",      ">PRIORITY",  ">WEIGHT",
+                                         ">WORKERS", ">EXECUTORS", ">SAMPLES/S", ">STEP",
+                                         ">LOSS",    "MESSAGE",    NULL};
+  struct table table;
+  size_t n, place = 0;
+  struct row *rows = rows_of(fleet->runs, &n);
+  workers_line(file, fleet->workers);
+  servers_line(file, fleet);
+  table_init(&table, headings);
+  for (size_t i = 0; i < n; i++) {
+    place += is_queued(rows[i].run);
+    row_add(&table, rows[i].run, is_queued(rows[i].run) ? place : 0);
+  }
+  table_print(&table, file);
+  table_fini(&table);
+  free(rows);
+}
+
+/* A column is a character: bytes that go on with one of UTF-8 count with it. */
+static size_t bytes_within(const char *line, size_t length, int columns) {
+  size_t at = 0;
+  for (int column = 0; at < length; at++) {
+    bool begins = ((unsigned char)line[at] & 0xc0) != 0x80;
+    if (begins && column++ == columns)
+      break;
+  }
+  return at;
+}
+
+void fleet_print_cut(FILE *file, const char *text, int lines, int columns) {
+  while (*text && lines-- > 0) {
+    size_t length = strcspn(text, "\n");
+    fprintf(file, "%.*s%s", (int)bytes_within(text, length, columns), text, lines > 0 ? "\n" : "");
+    text += length + (text[length] == '\n');
+  }
+}

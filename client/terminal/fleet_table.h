@@ -1,0 +1,23 @@
+/* The fleet, as `weir top` shows it: what there is, and which runs have it or wait for it. */
+#ifndef WEIR_CLIENT_TERMINAL_FLEET_TABLE_H
+#define WEIR_CLIENT_TERMINAL_FLEET_TABLE_H
+
+#include <stdio.h>
+
+#include "training.pb-c.h"
+
+/* What a coordinator answered within the same moment. */
+struct fleet {
+  const Weir__ListRunsReply *runs;
+  const Weir__ListWorkersReply *workers;
+  const Weir__ListServersReply *servers;
+};
+
+/* Two lines of sums, and a row for each run that is not over: those that have begun by their workers, then
+   the queue in the order in which its runs are served. */
+void fleet_print(FILE *file, const struct fleet *fleet);
+
+/* The text, cut to a terminal: at most so many lines of at most so many columns. */
+void fleet_print_cut(FILE *file, const char *text, int lines, int columns);
+
+#endif

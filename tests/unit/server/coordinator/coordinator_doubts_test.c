@@ -286,6 +286,18 @@ static void an_only_worker_that_computes_the_same_diverges(void **state) {
   assert_state(f, RUN, WEIR__RUN_STATE__FAILED);
 }
 
+static void another_runs_worker_is_asked_before_a_run_is_said_to_diverge(void **state) {
+  struct core_fixture *f = *state;
+  start(f, own_hosts, 1);
+  user_submits(f, "mlp-bbbbbb", 1, 0);
+  worker_joins_on(f, W2, "b", "cpu");
+  worker_loads(f, W2, "mlp-bbbbbb");
+  doubts(f, 1, W1);
+  assert_string_equal(f->told[W2].load, RUN);
+  server_judges(f, &(struct finding){.block = 1, .by = BY(W1), .overflows = true});
+  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
+}
+
 static void where_bits_may_differ_nobody_is_named(void **state) {
   struct core_fixture *f = *state;
   f->admits_any = true;
@@ -466,6 +478,7 @@ int main(void) {
       TEST(a_worker_that_follows_is_awaited_before_a_run_is_said_to_diverge),
       TEST(parts_that_are_doubted_once_more_are_given_to_another),
       TEST(an_only_worker_that_computes_the_same_diverges),
+      TEST(another_runs_worker_is_asked_before_a_run_is_said_to_diverge),
       TEST(where_bits_may_differ_nobody_is_named),
       TEST(of_a_group_the_group_goes_into_quarantine),
       TEST(a_group_is_known_when_it_is_no_more),

@@ -31,8 +31,7 @@ const struct command_def command_drain = {
     .description =
         "WORKER, an id that `weir workers` lists, hands over its work to the other workers of its run and is "
         "given no more, by this coordinator or another one. Its process goes on, in the state draining, "
-        "until "
-        "somebody ends it: started again it is a new worker. The run's result does not change.",
+        "until somebody ends it: started again it is a new worker. The run's result does not change.",
     .examples = "weir drain worker-3\n",
     .run = drain_run,
 };

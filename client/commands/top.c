@@ -10,6 +10,7 @@
 #include "client/cluster/stop.h"
 #include "client/command.h"
 #include "client/terminal/fleet_table.h"
+#include "client/terminal/output.h"
 #include "common/base/err.h"
 
 enum { REDRAW_MS = 1000, LINES_UNKNOWN = 24, COLUMNS_UNKNOWN = 80 };
@@ -80,9 +81,11 @@ static int show_live(struct connection *connection, const char *coordinator, str
     answers_fini(&answers);
     if (err->code && !has_drawn)
       return err->code;
-    if (err->code)
+    if (err->code) {
+      output_clean(err->text);
       printf("\033[1;1H\033[K%.*s", COLUMNS_UNKNOWN, err->text);
-    fflush(stdout);
+      fflush(stdout);
+    }
     *err = ERR_NONE;
   } while (!stop_wait(REDRAW_MS));
   printf("\n");

@@ -198,6 +198,8 @@ static void reach_anew(struct coordinator *coordinator, struct run *run) {
 void coordinator_new_incarnation(struct coordinator *coordinator, struct run *run, uint64_t step) {
   run->incarnation++;
   run->base_step = step;
+  if (run->uncut_step > step + 1)
+    run->uncut_step = step + 1;
   run->is_load_due = true;
   run->is_save_awaited = run->is_save_due = run->is_info_due = true;
   run->is_start_awaited = false;

@@ -124,6 +124,28 @@ static void a_run_that_needs_many_is_not_starved_by_those_behind_it(void **state
   assert_state(f, RUN2, WEIR__RUN_STATE__QUEUED); /* it had not begun */
 }
 
+static void a_run_that_was_rolled_back_may_give_up_workers_after_its_next_step(void **state) {
+  struct core_fixture *f = *state;
+  two_workers_join(f);
+  user_submits(f, RUN, 1, 0);
+  run_begins(f, RUN, (const uint64_t[]){W1, W2}, 2);
+  reports_steps(f, S1, RUN, 0, STEPS - 1);
+  user_submits(f, RUN2, 1, 1); /* it takes one */
+  user_cancels(f, RUN2);
+  worker_loads(f, W1, RUN);
+  member_leaves(f, S1);
+  server_joins(f, S2);
+  time_passes(f, GRACE_MS + 200); /* back to the start */
+  f->incarnation = 1;
+  server_loads(f, S2, RUN);
+  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
+  assert_int_equal(info_of_run(f, RUN).step, 0);
+  reports_step(f, S2, RUN, 0);
+  f->priority = 1;
+  user_submits(f, RUN3, 1, 1);
+  assert_true(strcmp(f->told[W1].load, RUN3) == 0 || strcmp(f->told[W2].load, RUN3) == 0);
+}
+
 static void a_worker_that_drains_has_no_work_under_another_coordinator_either(void **state) {
   struct core_fixture *f = *state;
   two_workers_join(f);
@@ -157,6 +179,7 @@ int main(void) {
       TEST(a_gang_is_met_while_those_behind_it_use_what_is_there),
       TEST(runs_take_workers_in_the_order_of_submission),
       TEST(a_run_that_needs_many_is_not_starved_by_those_behind_it),
+      TEST(a_run_that_was_rolled_back_may_give_up_workers_after_its_next_step),
       TEST(a_worker_that_drains_has_no_work_under_another_coordinator_either),
   };
 #undef TEST

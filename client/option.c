@@ -96,7 +96,12 @@ static int option_take(struct args *args, const struct option_use *use, struct e
     return err->code;
   if (use->option == help_option)
     args->wants_help = true;
-  else
+  else if (use->option->kind == OPTION_TEXTS) {
+    if (args->n_texts == OPTION_TEXTS_MAX)
+      return err_set(err, ERR_INVALID, "option '--%s' is given more than %d times", use->option->name,
+                     OPTION_TEXTS_MAX);
+    args->texts[args->n_texts++] = use->value;
+  } else
     *use->slot = use->option->kind == OPTION_FLAG ? use->option->name : use->value;
   return ERR_OK;
 }
@@ -122,6 +127,7 @@ static int value_check(const struct option_def *option, const char *value, struc
   switch (option->kind) {
   case OPTION_FLAG:
   case OPTION_TEXT:
+  case OPTION_TEXTS:
     break;
   case OPTION_COUNT:
     return count_check(option, value, err);
@@ -220,6 +226,12 @@ long args_count(const struct args *args, const char *name) {
 double args_number(const struct args *args, const char *name) {
   const char *value = args->values[args_index(args, name)];
   return value ? strtod(value, NULL) : 0;
+}
+
+int args_texts(const struct args *args, const char *name, const char *const **texts) {
+  CHECK(args->options[args_index(args, name)].kind == OPTION_TEXTS);
+  *texts = args->texts;
+  return args->n_texts;
 }
 
 int args_list(const struct args *args, const char *name, int64_t out[OPTION_LIST_MAX]) {

@@ -7,7 +7,7 @@
 
 #include "common/base/err.h"
 
-enum { OPTIONS_MAX = 24, ARGUMENTS_MAX = 64, OPTION_LIST_MAX = 64 };
+enum { OPTIONS_MAX = 24, ARGUMENTS_MAX = 64, OPTION_LIST_MAX = 64, OPTION_TEXTS_MAX = 32 };
 #define OPTION_COUNT_MAX 9007199254740992L /* 2^53: a `most` where nothing else bounds a count */
 
 enum option_kind {
@@ -18,6 +18,7 @@ enum option_kind {
   OPTION_SHARE, /* --dropout 0.1: a number from 0 to below 1 */
   OPTION_RATIO, /* --width 0.5: a number in [least, most] */
   OPTION_SIZE,  /* --memory 1.5GiB: bytes, as common/base/size.h reads them */
+  OPTION_TEXTS, /* --label gpu=h200 --label zone=a: as often as it is given, OPTION_TEXTS_MAX at most */
 };
 
 /* A table of them ends with {0}. --help and --coordinator need no row: every command knows the first, and
@@ -45,8 +46,10 @@ struct args {
   const struct command_def *command; /* that is run; NULL outside of one */
   const struct option_def *options;
   bool takes_coordinator;
-  const char *values[OPTIONS_MAX]; /* by index in options; NULL: not given and no fallback */
-  const char *coordinator;         /* HOST:PORT: --coordinator, else WEIR_COORDINATOR, else 127.0.0.1:7070 */
+  const char *values[OPTIONS_MAX];     /* by index in options; NULL: not given and no fallback */
+  const char *texts[OPTION_TEXTS_MAX]; /* of the one OPTION_TEXTS that a table may have, in order */
+  int n_texts;
+  const char *coordinator; /* HOST:PORT: --coordinator, else WEIR_COORDINATOR, else 127.0.0.1:7070 */
   const char *arguments[ARGUMENTS_MAX]; /* what is not an option, in order */
   int n_arguments;
   bool wants_help;
@@ -63,6 +66,8 @@ bool args_flag(const struct args *args, const char *name);
 const char *args_text(const struct args *args, const char *name); /* NULL: not given and no fallback */
 long args_count(const struct args *args, const char *name);       /* 0: not given and no fallback */
 double args_number(const struct args *args, const char *name);    /* likewise */
+/* Returns how many there are; they belong to argv. */
+int args_texts(const struct args *args, const char *name, const char *const **texts);
 /* Returns how many there are. */
 int args_list(const struct args *args, const char *name, int64_t out[OPTION_LIST_MAX]);
 

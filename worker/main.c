@@ -21,8 +21,8 @@ static const char help[] =
     "\n"
     "USAGE\n"
     "  weir-worker --data-root DIR [--coordinator HOST:PORT[,...]] [--device DEVICE]\n"
-    "              [--threads N] [--memory SIZE] [--backend NAME] [--trace FILE]\n"
-    "              [--listen HOST:PORT] [--advertise HOST:PORT]\n"
+    "              [--threads N] [--memory SIZE] [--label KEY=VALUE]... [--backend NAME]\n"
+    "              [--trace FILE] [--listen HOST:PORT] [--advertise HOST:PORT]\n"
     "\n"
     "DESCRIPTION\n"
     "  Joins the cluster of a coordinator and computes what it is given: microbatches of a run's steps and\n"
@@ -50,6 +50,10 @@ static const char help[] =
     "of\n"
     "                           several GPUs, on each: of runs whose spec has workers.recompute: auto\n"
     "                           or workers.stages: auto (default: what is free)\n"
+    "  --label KEY=VALUE        what this machine has, or where it is, for runs whose spec requires it\n"
+    "                           (workers.require: {gpu: h200}); again for each label, or several with\n"
+    "                           commas between them: at most 16, of letters, digits, '.', '_', '-' and '/'\n"
+    "                           (default: $WEIR_LABELS)\n"
     "  --backend NAME           how a CPU computes: cpu, fast; ref, plain loops to compare with\n"
     "                           (default: cpu)\n"
     "  --trace FILE             write a timeline of what it does to FILE, in Chrome's trace format: for\n"
@@ -67,6 +71,7 @@ static const char help[] =
     "  WEIR_COORDINATOR         the coordinator, unless --coordinator says otherwise\n"
     "  WEIR_DATA_ROOT           the directory of datasets, unless --data-root says otherwise\n"
     "  WEIR_DEVICE              the device, unless --device says otherwise\n"
+    "  WEIR_LABELS              KEY=VALUE,...: the labels, unless --label says otherwise\n"
     "  WEIR_CUDA                the file of weir-cuda.so, which computes on GPUs (default: beside "
     "weir-worker,\n"
     "                           else in ../lib)\n"
@@ -112,6 +117,15 @@ static int memory_read(const char *text, uint64_t *bytes) {
   return size_parse(text, bytes) ? 0 : usage_error("--memory is an amount, as 8GB or 1.5GiB, not", text);
 }
 
+/* text: of --label; NULL: there are no more. */
+static int label_read(const char *text, struct labels *labels) {
+  struct err err = ERR_NONE;
+  if ((text ? labels_read(labels, text, &err) : labels_read_usual(labels, &err)) == 0)
+    return 0;
+  fprintf(stderr, "weir-worker: %s%s\n", text ? "--label: " : "", err.text);
+  return EXIT_USAGE;
+}
+
 static int address_read(const char *text, const char **address) {
   struct err err = ERR_NONE;
   *address = text;
@@ -138,6 +152,7 @@ enum option_key {
   OPTION_DEVICE,
   OPTION_THREADS,
   OPTION_MEMORY,
+  OPTION_LABEL,
   OPTION_BACKEND,
   OPTION_TRACE,
   OPTION_LISTEN,
@@ -152,6 +167,7 @@ static const struct option options[] = {
     {"device", required_argument, NULL, OPTION_DEVICE},
     {"threads", required_argument, NULL, OPTION_THREADS},
     {"memory", required_argument, NULL, OPTION_MEMORY},
+    {"label", required_argument, NULL, OPTION_LABEL},
     {"backend", required_argument, NULL, OPTION_BACKEND},
     {"trace", required_argument, NULL, OPTION_TRACE},
     {"listen", required_argument, NULL, OPTION_LISTEN},
@@ -184,6 +200,8 @@ static int options_read(int argc, char **argv, struct worker_options *worker, bo
       status = threads_read(optarg, &worker->threads);
     else if (key == OPTION_MEMORY)
       status = memory_read(optarg, &worker->memory_bytes);
+    else if (key == OPTION_LABEL)
+      status = label_read(optarg, &worker->labels);
     else if (key == OPTION_BACKEND)
       backend = optarg;
     else if (key == OPTION_TRACE)
@@ -202,8 +220,27 @@ static int options_read(int argc, char **argv, struct worker_options *worker, bo
   if (!status && worker->data_root && access(worker->data_root, X_OK))
     status = usage_error("--data-root must be a folder that can be read, not", worker->data_root);
   if (!status)
+    status = label_read(NULL, &worker->labels);
+  if (!status)
     status = device_read(device, backend, &worker->device);
   return status || worker->data_root ? status : refuse_without_root();
+}
+
+static int serve(const struct worker_options *worker) {
+  struct err err = ERR_NONE;
+  int status;
+  if (rpc_addresses_check(worker->coordinator, &err)) {
+    fprintf(stderr, "weir-worker: --coordinator: %s\n", err.text);
+    return EXIT_USAGE;
+  }
+  signal(SIGPIPE, SIG_IGN); /* who leaves off reading our log or timeline does not end the worker */
+  if (worker->trace && trace_open(worker->trace, &err)) {
+    fprintf(stderr, "weir-worker: --trace: %s\n", err.text);
+    return EXIT_USAGE;
+  }
+  status = worker_serve(worker) ? 0 : EXIT_LOST_DEVICE;
+  trace_close();
+  return status;
 }
 
 int main(int argc, char **argv) {
@@ -211,23 +248,12 @@ int main(int argc, char **argv) {
   struct worker_options worker = {.coordinator = coordinator && *coordinator ? coordinator : "127.0.0.1:7070",
                                   .data_root = data_root && *data_root ? data_root : NULL,
                                   .threads = threads_online()};
-  struct err err = ERR_NONE;
   bool is_answered = false;
   int status;
   float_setting_apply();
   status = options_read(argc, argv, &worker, &is_answered);
-  if (status || is_answered)
-    return status;
-  if (rpc_addresses_check(worker.coordinator, &err)) {
-    fprintf(stderr, "weir-worker: --coordinator: %s\n", err.text);
-    return EXIT_USAGE;
-  }
-  signal(SIGPIPE, SIG_IGN); /* who leaves off reading our log or timeline does not end the worker */
-  if (worker.trace && trace_open(worker.trace, &err)) {
-    fprintf(stderr, "weir-worker: --trace: %s\n", err.text);
-    return EXIT_USAGE;
-  }
-  status = worker_serve(&worker) ? 0 : EXIT_LOST_DEVICE;
-  trace_close();
+  if (!status && !is_answered)
+    status = serve(&worker);
+  labels_free(&worker.labels);
   return status;
 }

@@ -87,6 +87,8 @@ static void worker_join_cluster(struct worker *worker) {
   hello.device = (char *)device->name;
   hello.executors = (uint32_t)worker_executors(options);
   hello.shm_host = shm_host;
+  hello.labels = options->labels.list;
+  hello.n_labels = options->labels.n;
   if (worker->peers)
     hello.address = (char *)peers_address(worker->peers);
   hello.fingerprint = fingerprint;

@@ -2,6 +2,7 @@
 #ifndef WEIR_WORKER_WORKER_H
 #define WEIR_WORKER_WORKER_H
 
+#include "common/agree/labels.h"
 #include "worker/device.h"
 
 struct worker_options {
@@ -9,6 +10,7 @@ struct worker_options {
   const char *listen, *advertise; /* for other workers, as in peers_options; NULL: as it finds */
   const char *data_root;
   struct device_choice device;
+  struct labels labels;
   const char *trace;     /* the file of its timeline; NULL: none */
   uint64_t memory_bytes; /* that programs may take together, where a run asks; of each GPU; 0: what is free */
   int threads;           /* executors on a CPU, which also read ahead; beside GPUs they only read ahead */

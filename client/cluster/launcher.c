@@ -35,6 +35,7 @@ struct launcher {
   char *store;        /* its last entry but NULL */
   char *data_root;
   char *device, *memory, *trace; /* NULL: not given */
+  struct labels labels;
   pthread_t supervisor;
   bool is_supervised;
 
@@ -84,6 +85,7 @@ int launcher_start(const struct launcher_options *options, struct launcher **out
   launcher->device = options->device ? mem_strdup(options->device) : NULL;
   launcher->memory = options->memory ? mem_strdup(options->memory) : NULL;
   launcher->trace = options->trace ? mem_strdup(options->trace) : NULL;
+  launcher->labels = labels_copy(options->labels);
   pthread_mutex_init(&launcher->lock, NULL);
   pthread_cond_init(&launcher->changed, NULL);
   if (launcher_prepare(launcher, err) || launcher_start_coordinator(launcher, err) ||
@@ -251,6 +253,8 @@ static void worker_set_arguments(const struct launcher *launcher, struct child *
   int workers = launcher->options.workers;
   int worker = (int)(child - launcher->children) - 1 - launcher->options.servers;
   const char *trace = launcher->trace, *slash, *dot;
+  for (size_t i = 0; i < launcher->labels.n; i++)
+    child_argument(child, "--label=%s=%s", launcher->labels.list[i]->key, launcher->labels.list[i]->value);
   if (launcher->device) {
     char *device = launcher_deal_device(launcher->device, worker, workers);
     child_argument(child, "--device=%s", device);
@@ -376,6 +380,7 @@ void launcher_stop(struct launcher *launcher) {
   free(launcher->device);
   free(launcher->memory);
   free(launcher->trace);
+  labels_free(&launcher->labels);
   pthread_mutex_destroy(&launcher->lock);
   pthread_cond_destroy(&launcher->changed);
   free(launcher);

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "client/cluster/connect.h"
+#include "common/agree/labels.h"
 
 struct launcher;
 
@@ -17,9 +18,10 @@ struct launcher_options {
   int threads; /* of a worker */
   const char
       *device; /* --device of the workers, to whom several GPUs are dealt out; NULL: theirs to choose */
-  const char *memory; /* --memory of each worker; NULL: what the machine has free */
-  const char *trace;  /* of each worker's timeline: of several, FILE-N.json for FILE.json; NULL: none */
-  bool restart;       /* start a child again that died */
+  const char *memory;   /* --memory of each worker; NULL: what the machine has free */
+  struct labels labels; /* of each worker */
+  const char *trace;    /* of each worker's timeline: of several, FILE-N.json for FILE.json; NULL: none */
+  bool restart;         /* start a child again that died */
 };
 
 /* Of each worker: as many as given, or by default (0) this machine's cores, those that we may use, shared out

@@ -40,6 +40,7 @@ int training_launch(struct training *training, struct err *err) {
       .threads = launcher_threads((int)args_count(args, "threads"), workers),
       .device = args_text(args, "device"),
       .memory = args_text(args, "memory"),
+      .labels = training->labels,
       .trace = args_text(args, "trace"),
       .restart = !args_flag(args, "no-restart"),
   };
@@ -261,6 +262,10 @@ void training_print_resume(const struct training *training, FILE *file) {
       print_quoted(file, args->values[i]);
     }
   }
+  for (int i = 0; i < args->n_texts; i++) {
+    fputs(" --label ", file);
+    print_quoted(file, args->texts[i]);
+  }
   fputc('\n', file);
 }
 
@@ -290,4 +295,5 @@ void training_fini(struct training *training) {
   free(training->out);
   free(training->absolute);
   free(training->data_root);
+  labels_free(&training->labels);
 }

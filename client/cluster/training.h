@@ -16,6 +16,7 @@ struct training {
   char *out;                /* as the user wrote it */
   char *absolute;           /* the same folder; NULL before it was made */
   char *data_root;          /* of the workers, absolute */
+  struct labels labels;     /* likewise */
   struct run_file run;      /* of the folder; its run is NULL before it was submitted */
   struct run_file replaced; /* the run that --force replaces */
   struct launcher *launcher;

@@ -15,6 +15,7 @@
 static int check_options(const struct training *training, struct err *err);
 static int find_data_root(struct training *training, struct err *err);
 static int check_workers(const struct training *training, struct err *err);
+static int take_labels(struct training *training, struct err *err);
 static int folder_begin(struct training *training, struct err *err);
 static int folder_resume(struct training *training, struct err *err);
 static int check_same_spec(const struct training *training, struct err *err);
@@ -26,7 +27,8 @@ int training_prepare(struct training *training, struct err *err) {
   const struct spec_source source = submission_source(args);
   char sha256[SHA256_HEX_SIZE];
   if (check_options(training, err) || find_data_root(training, err) ||
-      submission_load(&training->submission, &source, err) || check_workers(training, err))
+      submission_load(&training->submission, &source, err) || check_workers(training, err) ||
+      take_labels(training, err))
     return err->code;
   sha256_hex(training->submission.onnx, training->submission.onnx_size, sha256);
   training->run.model_sha256 = mem_strdup(sha256);
@@ -64,6 +66,26 @@ static int check_workers(const struct training *training, struct err *err) {
   int given = (int)args_count(training->args, "workers");
   if (given > 0 && given < least)
     err_set(err, ERR_INVALID, "--workers %d is fewer than the spec's workers.min, %d", given, least);
+  return err->code;
+}
+
+/* Without those that the spec requires the run would wait for ever, too. */
+static int take_labels(struct training *training, struct err *err) {
+  const Weir__WorkersSpec *spec = training->submission.spec->workers;
+  struct labels required = {spec->require, spec->n_require};
+  char text[LABELS_TEXT_MAX];
+  const char *const *given;
+  int n = args_texts(training->args, "label", &given);
+  for (int i = 0; i < n; i++)
+    if (labels_read(&training->labels, given[i], err))
+      return err_prefix(err, "--label");
+  if (labels_read_usual(&training->labels, err))
+    return err->code;
+  if (!labels_include(training->labels, required))
+    err_set(err, ERR_INVALID,
+            "workers.require: workers with %.600s are asked for: say with --label what the workers that are "
+            "started here have",
+            labels_write(required, text));
   return err->code;
 }
 

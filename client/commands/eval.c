@@ -51,6 +51,14 @@ static int start_cluster(struct asked *asked, struct err *err) {
   return err->code;
 }
 
+/* Of workers that are started for it. */
+static void require_nothing(Weir__WorkersSpec *spec) {
+  struct labels required = {spec->require, spec->n_require};
+  labels_free(&required);
+  spec->require = NULL;
+  spec->n_require = 0;
+}
+
 /* Everything that can be refused is, before anything is started or submitted. */
 static int asked_prepare(struct asked *asked, struct err *err) {
   const struct args *args = asked->args;
@@ -68,6 +76,8 @@ static int asked_prepare(struct asked *asked, struct err *err) {
     evaluation_of_run(&asked->evaluation, &asked->connection, &wanted, err);
   if (err->code || evaluation_spec(asked->evaluation.submission.spec, &wishes, err))
     return err->code;
+  if (is_local)
+    require_nothing(asked->evaluation.submission.spec->workers);
   return is_local ? start_cluster(asked, err) : ERR_OK;
 }
 

@@ -76,6 +76,11 @@ static const struct option_def train_options[] = {
              "1.5GiB: of a run whose spec has workers.recompute: auto or workers.stages: auto. Default: what "
              "is free when it is "
              "loaded."},
+    {.name = "label",
+     .kind = OPTION_TEXTS,
+     .value = "KEY=VALUE",
+     .help = "a label of the workers, for a spec that requires it (workers.require); again for each label. "
+             "Default: $WEIR_LABELS."},
     {.name = "data-root",
      .kind = OPTION_TEXT,
      .value = "DIR",

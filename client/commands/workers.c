@@ -5,6 +5,7 @@
 #include "client/command.h"
 #include "client/terminal/output.h"
 #include "client/terminal/stages_table.h"
+#include "common/agree/labels.h"
 
 static void workers_print(const Weir__ListWorkersReply *reply);
 
@@ -34,24 +35,27 @@ static int workers_run(const struct args *args) {
 }
 
 static void workers_print(const Weir__ListWorkersReply *reply) {
-  static const char *const headings[] = {"WORKER",     "HOST",       ">PID",    "DEVICE",
-                                         ">EXECUTORS", "STATE",      "RUN",     ">MICROBATCHES",
-                                         ">SPEED",     ">CONNECTED", "MESSAGE", NULL};
+  static const char *const headings[] = {
+      "WORKER",        "HOST",   ">PID",       "DEVICE", ">EXECUTORS", "STATE", "RUN",
+      ">MICROBATCHES", ">SPEED", ">CONNECTED", "LABELS", "MESSAGE",    NULL};
   struct table table;
   table_init(&table, headings);
   for (size_t i = 0; i < reply->n_workers; i++) {
     const Weir__WorkerInfo *worker = reply->workers[i];
     char pid[16], executors[16], microbatches[16], speed[32] = "-", connected[OUTPUT_TEXT_MAX];
+    char labels[LABELS_TEXT_MAX];
     snprintf(pid, sizeof pid, "%u", worker->pid);
     snprintf(executors, sizeof executors, "%u", worker->executors);
     snprintf(microbatches, sizeof microbatches, "%u", worker->microbatches);
     if (worker->speed > 0) /* microbatches a second */
       snprintf(speed, sizeof speed, "%.*f/s", worker->speed < 10 ? 2 : 0, worker->speed);
+    labels_write((struct labels){worker->labels, worker->n_labels}, labels);
     output_clean(worker->message);
-    table_row(&table,
-              (const char *const[]){worker->id, worker->host, pid, worker->device, executors, worker->state,
-                                    worker->run[0] ? worker->run : "-", microbatches, speed,
-                                    output_duration(worker->connected_seconds, connected), worker->message});
+    output_clean(labels);
+    table_row(&table, (const char *const[]){worker->id, worker->host, pid, worker->device, executors,
+                                            worker->state, worker->run[0] ? worker->run : "-", microbatches,
+                                            speed, output_duration(worker->connected_seconds, connected),
+                                            worker->n_labels ? labels : "-", worker->message});
   }
   table_print(&table, stdout);
   table_fini(&table);
@@ -75,7 +79,8 @@ const struct command_def command_workers = {
     .description =
         "Lists the workers that have joined the coordinator: where they run, what they compute on, the run "
         "that they work for, how many of each step's microbatches they have and how many they compute a "
-        "second, and why one was refused or which servers one cannot reach.\n"
+        "second, the labels that they were started with, and why one was refused or which servers one cannot "
+        "reach.\n"
         "\n"
         "Of workers whose run is cut into stages (workers.stages) a second table has each stage. IDLE is the "
         "share of the time in which it does not compute while another stage of its team is at a microbatch, "

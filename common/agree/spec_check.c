@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/agree/labels.h"
 #include "common/agree/param_groups.h"
 #include "common/agree/spec.h"
 #include "common/agree/tree.h"
@@ -270,6 +271,8 @@ static int check_workers(const Weir__WorkersSpec *workers, struct err *err) {
                    workers->recompute);
   if (!(workers->weight >= 1e-3 && workers->weight <= 1e3))
     return spec_bad(err, "workers.weight", "must be from 0.001 to 1000");
+  if (labels_check((struct labels){workers->require, workers->n_require}, err))
+    return err_prefix(err, "workers.require");
   return 0;
 }
 

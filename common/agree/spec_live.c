@@ -5,35 +5,56 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/agree/labels.h"
 #include "common/base/nearest.h"
 
-enum { PATH_MAX_BYTES = 64, DOCUMENT_BYTES = 256 };
+enum { PATH_MAX_BYTES = 64, DOCUMENT_BYTES = 256 + 2 * LABELS_TEXT_MAX };
 
-static const char *const live_paths[] = {"priority", "workers.min", "workers.max", "workers.weight"};
+static const char *const live_paths[] = {"priority", "workers.min", "workers.max", "workers.weight",
+                                         "workers.require"};
 enum { LIVE_PATHS = sizeof live_paths / sizeof *live_paths };
+
+/* Up to '=', or the mapping whose entry it is. */
+static bool is_path(const char *setting, size_t length, const char *path) {
+  size_t least = strlen(path);
+  return length >= least && memcmp(setting, path, least) == 0 &&
+         (length == least || (setting[least] == '.' && strcmp(path, "workers.require") == 0));
+}
 
 static int check_path(const char *setting, struct err *err) {
   size_t length = strcspn(setting, "=");
   char path[PATH_MAX_BYTES];
   const char *near;
   for (int i = 0; i < LIVE_PATHS; i++)
-    if (strlen(live_paths[i]) == length && memcmp(setting, live_paths[i], length) == 0)
+    if (is_path(setting, length, live_paths[i]))
       return setting[length] ? 0 : err_set(err, ERR_INVALID, "%s: a value is missing: PATH=VALUE", setting);
   snprintf(path, sizeof path, "%.*s", (int)(length < sizeof path ? length : sizeof path - 1), setting);
   near = nearest_word(path, live_paths, LIVE_PATHS);
-  return err_set(
-      err, ERR_INVALID,
-      "%s: this cannot be set on a run that is there%s%s%s: priority, workers.min, workers.max and "
-      "workers.weight can",
-      path, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+  return err_set(err, ERR_INVALID,
+                 "%s: this cannot be set on a run that is there%s%s%s: priority, workers.min, workers.max, "
+                 "workers.weight and workers.require can",
+                 path, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 /* The keys as they are, in YAML: all of them, for null takes away only what is there. */
 static void document_write(const Weir__RunSpec *spec, char out[DOCUMENT_BYTES]) {
   const Weir__WorkersSpec *workers = spec->workers;
-  snprintf(out, DOCUMENT_BYTES,
-           "{priority: %" PRId64 ", workers: {min: %" PRIu32 ", max: %" PRIu32 ", weight: %.17g}}",
-           spec->priority, workers->min, workers->has_max ? workers->max : UINT32_MAX, workers->weight);
+  int at = snprintf(
+      out, DOCUMENT_BYTES,
+      "{priority: %" PRId64 ", workers: {min: %" PRIu32 ", max: %" PRIu32 ", weight: %.17g, require: {",
+      spec->priority, workers->min, workers->has_max ? workers->max : UINT32_MAX, workers->weight);
+  for (size_t i = 0; i < workers->n_require; i++)
+    at += snprintf(out + at, DOCUMENT_BYTES - (size_t)at, "%s\"%s\": \"%s\"", i ? ", " : "",
+                   workers->require[i]->key, workers->require[i]->value);
+  snprintf(out + at, DOCUMENT_BYTES - (size_t)at, "}}}");
+}
+
+static void take_require(Weir__WorkersSpec *workers, const Weir__WorkersSpec *from) {
+  struct labels was = {workers->require, workers->n_require};
+  struct labels taken = labels_copy((struct labels){from->require, from->n_require});
+  labels_free(&was);
+  workers->require = taken.list;
+  workers->n_require = taken.n;
 }
 
 void spec_take_live(Weir__RunSpec *spec, const Weir__RunSpec *from) {
@@ -45,6 +66,7 @@ void spec_take_live(Weir__RunSpec *spec, const Weir__RunSpec *from) {
   spec->workers->max = from->workers->max;
   spec->workers->has_weight = from->workers->has_weight;
   spec->workers->weight = from->workers->weight;
+  take_require(spec->workers, from->workers);
 }
 
 int spec_set_live(Weir__RunSpec *spec, const char *const *settings, int n, struct err *err) {

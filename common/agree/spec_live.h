@@ -5,8 +5,8 @@
 #include "common/agree/spec.h"
 
 /* Puts settings, PATH=VALUE as of a spec_source, into a spec that spec_check has seen: of priority,
-   workers.min, workers.max and workers.weight, none of which changes the result. null gives a key its default
-   again. Errors, which leave the spec as it was: INVALID, naming the setting or the key. */
+   workers.min, workers.max, workers.weight and workers.require, none of which changes the result. null gives
+   a key its default again. Errors, which leave the spec as it was: INVALID, naming the setting or the key. */
 int spec_set_live(Weir__RunSpec *spec, const char *const *settings, int n, struct err *err);
 
 /* Gives a spec what another one has of these keys. */

@@ -6,6 +6,7 @@
 #include "server/coordinator/messages/orders.h"
 #include "server/coordinator/recovery/recovery.h"
 #include "server/coordinator/runs/runs.h"
+#include "server/coordinator/shares/pools.h"
 #include "server/coordinator/shares/share.h"
 #include "server/coordinator/shares/shares.h"
 #include "server/coordinator/state/candidates.h"
@@ -16,12 +17,15 @@
 
 enum { TENURE_MS = 2000 };
 
-/* The runs that claim, in the order of submission. Of the step's arena. */
+/* The runs that claim, in the order of submission, and the workers that there are to share. Of the step's
+   arena. */
 struct claims {
   struct run **runs;
   struct share_claim *list;
   struct share *shares;
   int n;
+  struct member **workers;
+  int n_workers;
 };
 
 static bool is_claiming(const struct coordinator *coordinator, const struct run *run) {
@@ -48,26 +52,26 @@ static bool is_shared(const struct coordinator *coordinator, const struct member
          (is_free || (is_held(coordinator, member) && member->run->claim.is_made));
 }
 
-/* Says what each run holds, and how many workers there are to share. */
-static uint32_t count_workers(struct coordinator *coordinator) {
-  uint32_t workers = 0;
+/* Says what each run holds. */
+static void find_workers(struct coordinator *coordinator, struct claims *claims) {
   for (int i = 0; i < coordinator->n_runs; i++)
     coordinator->runs[i]->claim = (struct claim){.is_made = is_claiming(coordinator, coordinator->runs[i])};
   for (int i = 0; i < coordinator->n_members; i++) {
     struct member *member = coordinator->members[i];
     member->reserved_for = NULL;
-    workers += is_shared(coordinator, member);
+    if (is_shared(coordinator, member))
+      claims->workers[claims->n_workers++] = member;
     if (is_held(coordinator, member))
       member->run->claim.held++;
   }
-  return workers;
 }
 
-static uint32_t count_refused(const struct coordinator *coordinator, const struct run *run) {
+static uint32_t count_suited(const struct claims *claims, const struct run *run) {
   uint32_t count = 0;
-  for (int i = 0; i < coordinator->n_members && run->n_refused > 0; i++)
-    count += is_shared(coordinator, coordinator->members[i]) &&
-             coordinator_has_refused(run, coordinator->members[i]);
+  if (run->n_refused == 0 && coordinator_required(run).n == 0)
+    return (uint32_t)claims->n_workers;
+  for (int i = 0; i < claims->n_workers; i++)
+    count += coordinator_suits(run, claims->workers[i]);
   return count;
 }
 
@@ -89,11 +93,12 @@ static int32_t priority_of(const struct run *run) {
   return needs_another(run) ? INT32_MAX - 1 : (int32_t)run->spec->priority;
 }
 
+/* useful: how many workers suit the run. */
 static struct share_claim claim_of(const struct coordinator *coordinator, const struct run *run,
-                                   uint32_t workers) {
+                                   uint32_t useful) {
   const Weir__WorkersSpec *spec = run->spec->workers;
   bool is_begun = run->is_begun && run->state != WEIR__RUN_STATE__QUEUED;
-  uint32_t team = coordinator_team_size(coordinator, run), useful = workers - count_refused(coordinator, run);
+  uint32_t team = coordinator_team_size(coordinator, run);
   uint32_t max = spec->has_max ? spec->max : UINT32_MAX;
   struct share_claim claim = {.priority = priority_of(run), .weight = spec->weight};
   team = team < max ? team : max;
@@ -108,23 +113,26 @@ static struct share_claim claim_of(const struct coordinator *coordinator, const 
 static struct claims weigh(struct coordinator *coordinator) {
   struct arena *arena = &coordinator->actions->arena;
   size_t most = (size_t)coordinator->n_runs;
-  uint32_t workers = count_workers(coordinator);
-  struct claims claims = {arena_new(arena, most * sizeof *claims.runs),
-                          arena_new(arena, most * sizeof *claims.list),
-                          arena_new(arena, most * sizeof *claims.shares), 0};
+  struct claims claims = {.runs = arena_new(arena, most * sizeof *claims.runs),
+                          .list = arena_new(arena, most * sizeof *claims.list),
+                          .shares = arena_new(arena, most * sizeof *claims.shares),
+                          .workers =
+                              arena_new(arena, (size_t)coordinator->n_members * sizeof *claims.workers)};
+  struct share_supply supply;
+  find_workers(coordinator, &claims);
   for (int i = 0; i < coordinator->n_runs; i++) {
     struct run *run = coordinator->runs[i];
     if (!run->claim.is_made)
       continue;
     claims.runs[claims.n] = run;
-    claims.list[claims.n++] = claim_of(coordinator, run, workers);
+    claims.list[claims.n++] = claim_of(coordinator, run, count_suited(&claims, run));
   }
-  share_workers(claims.list, claims.n, workers, claims.shares);
+  supply = pools_of(&(struct pooled){claims.workers, claims.n_workers, claims.runs, claims.n}, arena);
+  share_workers(claims.list, claims.n, &supply, claims.shares);
   for (int i = 0; i < claims.n; i++) {
     struct claim *claim = &claims.runs[i]->claim;
-    uint32_t left = claims.shares[i].left, max = claims.list[i].max;
     claim->share = claims.shares[i].workers;
-    claim->left = left < max ? left : max;
+    claim->left = claims.shares[i].left;
     claim->least = claims.list[i].least;
   }
   return claims;
@@ -148,12 +156,16 @@ static void yield_workers(struct coordinator *coordinator, const struct claims *
   run->claim.held = 0;
 }
 
-/* The first free one that the run may be given; NULL: there is none. */
+/* The first free one that the run may be given, of those that the fewest others require; NULL: there is none.
+ */
 static struct member *find_free(const struct coordinator *coordinator, const struct run *run) {
-  for (int i = 0; i < coordinator->n_members; i++)
-    if (coordinator_may_serve(run, coordinator->members[i]))
-      return coordinator->members[i];
-  return NULL;
+  struct member *found = NULL;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    if ((!found || member->sought < found->sought) && coordinator_may_serve(run, member))
+      found = member;
+  }
+  return found;
 }
 
 /* The run loses no more than one step by it, and has not lost one since it last completed one. Within one
@@ -175,21 +187,53 @@ static int looseness(const struct member *worker) {
   return !coordinator_is_staged(worker);
 }
 
-/* A worker that another run has beyond its share, or for which there is a free one that it may be given. */
-static struct member *find_lent(const struct coordinator *coordinator, const struct run *run) {
+static bool is_looser(const struct member *worker, const struct member *than) {
+  int a = looseness(worker), b = looseness(than);
+  return a > b || (a == b && worker->sought < than->sought);
+}
+
+/* Whether there is another worker for it: a free one, or one of a run that has more than its share or for
+   which there is another. */
+static bool is_replaceable(struct coordinator *coordinator, struct run *run) {
+  if (find_free(coordinator, run))
+    return true;
+  run->claim.is_asked = true;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    const struct member *member = coordinator->members[i];
+    struct run *lender = member->run;
+    if (is_held(coordinator, member) && lender->claim.is_made && !lender->claim.is_asked &&
+        coordinator_suits(run, member) && (!has_work(member) || may_be_cut(lender)) &&
+        (lender->claim.held > lender->claim.share || is_replaceable(coordinator, lender)))
+      return true;
+  }
+  return false;
+}
+
+/* The run has no more than its share. For a worker that others require there may be another kind of worker.
+ */
+static bool can_do_without(struct coordinator *coordinator, const struct member *worker) {
+  if (!worker->sought)
+    return find_free(coordinator, worker->run) != NULL;
+  for (int i = 0; i < coordinator->n_runs; i++)
+    coordinator->runs[i]->claim.is_asked = false;
+  return is_replaceable(coordinator, worker->run);
+}
+
+/* A worker that another run has beyond its share, or for which there is another that it may be given. */
+static struct member *find_lent(struct coordinator *coordinator, const struct run *run) {
   bool is_urgent = run->claim.held + run->claim.reserved < run->claim.least;
   struct member *found = NULL;
   for (int i = 0; i < coordinator->n_members; i++) {
     struct member *member = coordinator->members[i];
     const struct run *lender = member->run;
     if (!is_held(coordinator, member) || lender == run || !lender->claim.is_made ||
-        coordinator_has_refused(run, member))
+        !coordinator_suits(run, member))
       continue;
-    if ((lender->claim.held <= lender->claim.share && !find_free(coordinator, lender)) ||
+    if ((lender->claim.held <= lender->claim.share && !can_do_without(coordinator, member)) ||
         (has_work(member) && !may_be_cut(lender)) ||
         (!is_urgent && coordinator->now_ms - member->given_ms < TENURE_MS))
       continue;
-    if (!found || looseness(member) > looseness(found))
+    if (!found || is_looser(member, found))
       found = member;
   }
   return found;
@@ -219,9 +263,20 @@ static struct member *find_loosest(const struct coordinator *coordinator, const 
   return found;
 }
 
-/* The run may have fewer than it was given. */
+static struct member *find_unsuited(const struct coordinator *coordinator, const struct run *run) {
+  for (int i = 0; i < coordinator->n_members; i++)
+    if (coordinator->members[i]->run == run && is_held(coordinator, coordinator->members[i]) &&
+        !coordinator_has_labels(run, coordinator->members[i]))
+      return coordinator->members[i];
+  return NULL;
+}
+
+/* The run may have fewer than it was given, or others. */
 static void let_go(struct coordinator *coordinator, struct run *run) {
   const Weir__WorkersSpec *spec = run->spec->workers;
+  struct member *unsuited;
+  while (spec->n_require && may_be_cut(run) && (unsuited = find_unsuited(coordinator, run)))
+    take_back(coordinator, unsuited, "workers.require asks for others");
   while (spec->has_max && run->claim.held > spec->max && may_be_cut(run)) {
     struct member *worker = find_loosest(coordinator, run);
     if (!worker)

@@ -120,6 +120,15 @@ static void say_mismatch(const struct run *run, const struct member *server, str
   free(mismatch);
 }
 
+static void say_wanted(const struct coordinator *coordinator, const struct run *run, uint32_t have,
+                       uint32_t min, struct clauses *clauses) {
+  char *missing = coordinator_missing_labels(coordinator, run, min), required[LABELS_TEXT_MAX];
+  labels_write(coordinator_required(run), required);
+  clauses_add(clauses, "waiting for workers: %u of %u%s%s%s%s", have, min, *required ? " with " : "",
+              required, missing ? ": " : "", missing ? missing : "");
+  free(missing);
+}
+
 static void say_workers(const struct coordinator *coordinator, const struct run *run,
                         struct clauses *clauses) {
   uint32_t ready = (uint32_t)coordinator_count_workers(coordinator, run, WORKER_READY);
@@ -133,12 +142,23 @@ static void say_workers(const struct coordinator *coordinator, const struct run 
   }
   if (have >= min && run->state != WEIR__RUN_STATE__QUEUED)
     return;
-  clauses_add(clauses, "waiting for workers: %u of %u", have, min);
+  say_wanted(coordinator, run, have, min, clauses);
   if (run->state == WEIR__RUN_STATE__QUEUED && min > run->spec->workers->min)
     clauses_add(clauses, "so many make a team of %u stages", run->spec->workers->stages);
   if (run->refusal)
     clauses_add(clauses, "%s", run->refusal);
   say_served_before(coordinator, run, clauses);
+}
+
+/* Whether `other` has a worker with the labels that the run requires. */
+static bool has_suited(const struct coordinator *coordinator, const struct run *other,
+                       const struct run *run) {
+  for (int i = 0; i < coordinator->n_members; i++) {
+    const struct member *member = coordinator->members[i];
+    if ((member->run == other || member->reserved_for == other) && coordinator_has_labels(run, member))
+      return true;
+  }
+  return coordinator_required(run).n == 0;
 }
 
 /* Who has what it waits for: the first few of them. */
@@ -149,7 +169,7 @@ static void say_served_before(const struct coordinator *coordinator, const struc
     return;
   for (int i = 0; i < coordinator->n_runs; i++) {
     const struct run *other = coordinator->runs[i];
-    if (other == run || !other->claim.share)
+    if (other == run || !other->claim.share || !has_suited(coordinator, other, run))
       continue;
     if (said++ < SERVED_BEFORE_MAX)
       clauses_add(clauses, "%s has %u", other->id, other->claim.share);

@@ -12,6 +12,7 @@
 #include "server/coordinator/quarantine/quarantine.h"
 #include "server/coordinator/recovery/recovery.h"
 #include "server/coordinator/state/action.h"
+#include "server/coordinator/state/candidates.h"
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/quarantines.h"
 #include "server/coordinator/state/run.h"
@@ -84,6 +85,8 @@ static int hello_check(const struct coordinator *coordinator, const Weir__Hello 
   if (hello->n_runs > HOSTED_MAX)
     return err_set(err, ERR_INVALID, "the hello names %zu runs: at most %d may be hosted", hello->n_runs,
                    HOSTED_MAX);
+  if (labels_check((struct labels){hello->labels, hello->n_labels}, err))
+    return err_prefix(err, "the hello's labels");
   if (coordinator->n_members == MEMBERS_MAX)
     return err_set(err, ERR_BUSY, "the cluster is full: it has %d members", MEMBERS_MAX);
   return 0;
@@ -116,6 +119,7 @@ static struct member *member_new(struct coordinator *coordinator, uint64_t key, 
   member->device = text_copy_clean(hello->device, TEXT_MAX);
   member->shm_host = text_copy_clean(hello->shm_host, TEXT_MAX);
   member->fingerprint = text_copy_clean(hello->fingerprint, FINGERPRINT_MAX);
+  member->labels = labels_copy((struct labels){hello->labels, hello->n_labels});
   member->message = mem_strdup("");
   member->pid = hello->pid;
   member->executors = hello->executors ? hello->executors : 1;
@@ -177,7 +181,7 @@ static void take_up_run(struct coordinator *coordinator, struct member *worker, 
 static void take_up_worker(struct coordinator *coordinator, struct member *worker, const Weir__Hello *hello) {
   for (size_t i = 0; i < hello->n_runs; i++) {
     struct run *run = coordinator_run(coordinator, hello->runs[i]->run);
-    if (run && !worker->run && worker->state == WORKER_IDLE &&
+    if (run && !worker->run && worker->state == WORKER_IDLE && coordinator_has_labels(run, worker) &&
         (run->state == WEIR__RUN_STATE__LOADING || run->state == WEIR__RUN_STATE__RUNNING))
       take_up_run(coordinator, worker, run, hello->runs[i]);
     else if (!run || run != worker->run)

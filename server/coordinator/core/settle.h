@@ -19,6 +19,12 @@ void coordinator_loaded(struct coordinator *coordinator, struct member *member,
 void coordinator_refused(struct coordinator *coordinator, struct member *member,
                          const Weir__RunRefused *refused);
 
+/* lack.c */
+/* How many workers have the labels that the run requires, and what others have in their place; NULL where
+   `needed` have them, or the run requires none. Freed by the caller. */
+char *coordinator_missing_labels(const struct coordinator *coordinator, const struct run *run,
+                                 uint32_t needed);
+
 /* explain.c */
 /* The run's message says what it waits for. */
 void coordinator_explain(struct coordinator *coordinator, struct run *run);

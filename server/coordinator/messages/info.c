@@ -314,6 +314,8 @@ static void worker_info(const struct member *worker, uint64_t now_ms, struct are
   info->pid = worker->pid;
   info->device = worker->device;
   info->executors = worker->executors;
+  info->labels = worker->labels.list;
+  info->n_labels = worker->labels.n;
   info->run = worker->run ? worker->run->id : "";
   info->state = (char *)coordinator_worker_state_name(worker->state);
   info->microbatches = worker->microbatches.end - worker->microbatches.begin;

@@ -1,4 +1,6 @@
-/* How many workers each run is given. */
+/* How many workers each run is given. Which pool they are of is settled as in a matching of claims to
+   workers: one more for a claim may be a worker of another claim, which is given one of another pool in its
+   place. */
 #include "server/coordinator/shares/share.h"
 
 #include <stdlib.h>
@@ -10,6 +12,30 @@ struct ranked {
   int claim;
 };
 
+enum { NOBODY = -1 };
+
+/* How a pool came to be looked at: `claim` has workers of pool `from`, and may have this one's instead;
+   NOBODY: the one that wants one more may. */
+struct move {
+  bool is_seen;
+  int claim, from;
+};
+
+struct sharing {
+  const struct share_claim *claims;
+  int n;
+  const struct share_pool *pools;
+  int n_pools;
+  struct share *shares;
+  struct ranked *ranks; /* [n] in the order in which they are served */
+  uint32_t *given;      /* [n][n_pools] */
+  uint32_t *left;       /* [n_pools] */
+  uint32_t all_left;    /* of all pools */
+  bool *is_full;        /* [n] there is no more for it */
+  struct move *moves;   /* [n_pools] */
+  int *queue;           /* [n_pools] */
+};
+
 static int compare_ranks(const void *left, const void *right) {
   const struct ranked *a = left, *b = right;
   if (a->priority != b->priority)
@@ -17,61 +43,141 @@ static int compare_ranks(const void *left, const void *right) {
   return a->claim - b->claim;
 }
 
-/* [n] in the order in which they are served; freed by the caller. */
-static struct ranked *rank_claims(const struct share_claim *claims, int n) {
-  struct ranked *ranks = mem_new(((size_t)n + 1) * sizeof *ranks);
-  for (int i = 0; i < n; i++)
-    ranks[i] = (struct ranked){claims[i].priority, i};
-  qsort(ranks, (size_t)n, sizeof *ranks, compare_ranks);
-  return ranks;
+static void sharing_init(struct sharing *s) {
+  size_t n = (size_t)s->n + 1, n_pools = (size_t)s->n_pools + 1;
+  s->ranks = mem_new(n * sizeof *s->ranks);
+  s->given = mem_new(n * n_pools * sizeof *s->given);
+  s->left = mem_new(n_pools * sizeof *s->left);
+  s->is_full = mem_new(n * sizeof *s->is_full);
+  s->moves = mem_new(n_pools * sizeof *s->moves);
+  s->queue = mem_new(n_pools * sizeof *s->queue);
+  for (int i = 0; i < s->n; i++)
+    s->ranks[i] = (struct ranked){s->claims[i].priority, i};
+  qsort(s->ranks, (size_t)s->n, sizeof *s->ranks, compare_ranks);
+  for (int p = 0; p < s->n_pools; p++)
+    s->all_left += s->left[p] = s->pools[p].workers;
 }
 
-static uint32_t least_of(uint32_t a, uint32_t b) {
-  return a < b ? a : b;
+static void sharing_fini(struct sharing *s) {
+  free(s->ranks);
+  free(s->given);
+  free(s->left);
+  free(s->is_full);
+  free(s->moves);
+  free(s->queue);
 }
 
-static uint32_t minimum_of(const struct share_claim *claim, uint32_t left) {
-  uint32_t given = least_of(least_of(claim->min, claim->max), left);
-  return given < claim->least ? 0 : given;
+static bool suits(const struct sharing *s, int claim, int pool) {
+  return !s->pools[pool].suits || s->pools[pool].suits[claim];
 }
 
-/* The first in rank of those that would have the least for their weight with one more; -1: nobody wants more.
- */
-static int neediest(const struct share_claim *claims, const struct ranked *ranks, int n,
-                    const struct share *shares) {
-  int found = -1;
+static uint32_t *given(const struct sharing *s, int claim, int pool) {
+  return &s->given[claim * s->n_pools + pool];
+}
+
+/* The pool has one left: it goes to whom it was looked at for, whose own goes on, and the last one to
+ * `claim`. */
+static void hand_over(struct sharing *s, int claim, int pool) {
+  s->left[pool]--;
+  s->all_left--;
+  while (s->moves[pool].claim != NOBODY) {
+    const struct move *move = &s->moves[pool];
+    ++*given(s, move->claim, pool);
+    --*given(s, move->claim, move->from);
+    pool = move->from;
+  }
+  ++*given(s, claim, pool);
+  s->shares[claim].workers++;
+}
+
+static int see(struct sharing *s, int n_seen, int pool, struct move move) {
+  if (s->moves[pool].is_seen)
+    return n_seen;
+  s->moves[pool] = move;
+  s->queue[n_seen] = pool;
+  return n_seen + 1;
+}
+
+/* Whether there is one. */
+static bool give_one(struct sharing *s, int claim) {
+  int n_seen = 0;
+  for (int p = 0; p < s->n_pools; p++)
+    s->moves[p].is_seen = false;
+  for (int p = 0; p < s->n_pools && s->all_left; p++)
+    if (suits(s, claim, p))
+      n_seen = see(s, n_seen, p, (struct move){true, NOBODY, 0});
+  for (int at = 0; at < n_seen; at++)
+    if (s->left[s->queue[at]]) {
+      hand_over(s, claim, s->queue[at]);
+      return true;
+    }
+  for (int at = 0; at < n_seen; at++) {
+    int from = s->queue[at];
+    if (s->left[from]) {
+      hand_over(s, claim, from);
+      return true;
+    }
+    for (int other = 0; other < s->n && n_seen < s->n_pools; other++)
+      for (int p = 0; p < s->n_pools && *given(s, other, from); p++)
+        if (suits(s, other, p))
+          n_seen = see(s, n_seen, p, (struct move){true, other, from});
+  }
+  s->is_full[claim] = true;
+  return false;
+}
+
+static void give_minimum(struct sharing *s, int claim) {
+  const struct share_claim *wants = &s->claims[claim];
+  struct share *share = &s->shares[claim];
+  while (share->workers < wants->min && share->workers < wants->max && give_one(s, claim))
+    ;
+  share->left = share->workers;
+  if (share->workers >= wants->least)
+    return;
+  for (int p = 0; p < s->n_pools; p++) {
+    s->left[p] += *given(s, claim, p);
+    s->all_left += *given(s, claim, p);
+    *given(s, claim, p) = 0;
+  }
+  share->workers = 0;
+}
+
+/* The first in rank of those that would have the least for their weight with one more; NOBODY wants more. */
+static int neediest(const struct sharing *s) {
+  int found = NOBODY;
   double least = 0;
-  for (int i = 0; i < n; i++) {
-    const struct share_claim *claim = &claims[ranks[i].claim];
-    uint32_t has = shares[ranks[i].claim].workers;
+  for (int i = 0; i < s->n; i++) {
+    int at = s->ranks[i].claim;
+    const struct share_claim *claim = &s->claims[at];
+    uint32_t has = s->shares[at].workers;
     double level = (has + 1.0) / claim->weight;
-    if (has == 0 || has >= claim->wanted || has >= claim->max || (found >= 0 && level >= least))
+    if (has == 0 || has >= claim->wanted || has >= claim->max || s->is_full[at] ||
+        (found != NOBODY && level >= least))
       continue;
-    found = ranks[i].claim;
+    found = at;
     least = level;
   }
   return found;
 }
 
-void share_workers(const struct share_claim *claims, int n, uint32_t workers, struct share *shares) {
-  struct ranked *ranks = rank_claims(claims, n);
+void share_workers(const struct share_claim *claims, int n, const struct share_supply *supply,
+                   struct share *shares) {
+  struct sharing s = {
+      .claims = claims, .n = n, .pools = supply->pools, .n_pools = supply->n, .shares = shares};
   int needy;
+  sharing_init(&s);
   for (int i = 0; i < n; i++) {
-    struct share *share = &shares[ranks[i].claim];
-    share->turn = i;
-    share->left = workers;
-    share->workers = minimum_of(&claims[ranks[i].claim], workers);
-    workers -= share->workers;
+    shares[s.ranks[i].claim] = (struct share){.turn = i};
+    give_minimum(&s, s.ranks[i].claim);
   }
-  while (workers && (needy = neediest(claims, ranks, n, shares)) >= 0) {
-    shares[needy].workers++;
-    workers--;
-  }
+  for (int i = 0; i < n; i++)
+    s.is_full[i] = false; /* what was given back is there again */
+  while (s.all_left && (needy = neediest(&s)) != NOBODY)
+    give_one(&s, needy);
   for (int i = 0; i < n; i++) {
-    struct share *share = &shares[ranks[i].claim];
-    uint32_t spares = share->workers ? least_of(claims[ranks[i].claim].max - share->workers, workers) : 0;
-    share->workers += spares;
-    workers -= spares;
+    int at = s.ranks[i].claim;
+    while (shares[at].workers && shares[at].workers < claims[at].max && give_one(&s, at))
+      ;
   }
-  free(ranks);
+  sharing_fini(&s);
 }

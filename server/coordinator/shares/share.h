@@ -2,6 +2,7 @@
 #ifndef WEIR_SERVER_COORDINATOR_SHARES_SHARE_H
 #define WEIR_SERVER_COORDINATOR_SHARES_SHARE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* What a run claims, in workers. least <= min. */
@@ -14,10 +15,21 @@ struct share_claim {
   double weight;    /* finite, and above 0 */
 };
 
+/* Workers that are alike: a claim may be given all of them, or none. */
+struct share_pool {
+  uint32_t workers;
+  const bool *suits; /* [n] by claim; NULL: all */
+};
+
+struct share_supply {
+  const struct share_pool *pools;
+  int n;
+};
+
 struct share {
   uint32_t workers;
   int turn;      /* its place in the order of 1 below */
-  uint32_t left; /* when its turn came */
+  uint32_t left; /* of its min, when its turn came */
 };
 
 /* shares[n], of the claims in the order of their submission:
@@ -25,7 +37,9 @@ struct share {
    than their least, what is left.
    2. The rest goes one by one, to the one that has the least for its weight of those that have some and want
    more.
-   3. What nobody wants goes to those that have some, in the order of 1: spares. */
-void share_workers(const struct share_claim *claims, int n, uint32_t workers, struct share *shares);
+   3. What nobody wants goes to those that have some, in the order of 1: spares.
+   All of them can be met at once: each claim by workers that suit it. */
+void share_workers(const struct share_claim *claims, int n, const struct share_supply *supply,
+                   struct share *shares);
 
 #endif

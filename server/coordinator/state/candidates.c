@@ -12,14 +12,26 @@ bool coordinator_may_serve(const struct run *run, const struct member *member) {
     return false;
   if (member->state != WORKER_IDLE && member->state != WORKER_REFUSED)
     return false;
-  return !coordinator_has_refused(run, member);
+  return coordinator_suits(run, member);
 }
 
-bool coordinator_has_refused(const struct run *run, const struct member *member) {
+static bool has_refused(const struct run *run, const struct member *worker) {
   for (int i = 0; i < run->n_refused; i++)
-    if (run->refused[i] == member->key)
+    if (run->refused[i] == worker->key)
       return true;
   return false;
+}
+
+bool coordinator_suits(const struct run *run, const struct member *worker) {
+  return !has_refused(run, worker) && coordinator_has_labels(run, worker);
+}
+
+bool coordinator_has_labels(const struct run *run, const struct member *worker) {
+  return labels_include(worker->labels, coordinator_required(run));
+}
+
+struct labels coordinator_required(const struct run *run) {
+  return (struct labels){run->spec->workers->require, run->spec->workers->n_require};
 }
 
 uint32_t coordinator_count_free(const struct coordinator *coordinator, const struct run *run) {

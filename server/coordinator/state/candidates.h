@@ -5,14 +5,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/agree/labels.h"
+
 struct coordinator;
 struct member;
 struct run;
 
 /* candidates.c */
-/* Whether the worker is free, and has not refused the run. */
+/* Whether the worker is free, and suits the run. */
 bool coordinator_may_serve(const struct run *run, const struct member *worker);
-bool coordinator_has_refused(const struct run *run, const struct member *worker);
+/* Whether the worker has the labels that the run requires, and has not refused the run. */
+bool coordinator_suits(const struct run *run, const struct member *worker);
+bool coordinator_has_labels(const struct run *run, const struct member *worker);
+struct labels coordinator_required(const struct run *run);
 /* The workers that the run might be given. */
 uint32_t coordinator_count_free(const struct coordinator *coordinator, const struct run *run);
 /* Whether the member is a server that a run may be given. has_others: there are other servers to choose from.

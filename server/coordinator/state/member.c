@@ -90,6 +90,7 @@ void coordinator_member_free(struct member *member) {
   free(member->address);
   free(member->device);
   free(member->shm_host);
+  labels_free(&member->labels);
   free(member->fingerprint);
   free(member->message);
   free(member->unreached);

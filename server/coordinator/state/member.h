@@ -3,6 +3,7 @@
 #define WEIR_SERVER_COORDINATOR_STATE_MEMBER_H
 
 #include "cluster.pb-c.h"
+#include "common/agree/labels.h"
 #include "server/coordinator/state/assignment.h"
 #include "server/coordinator/state/speed.h"
 #include "server/coordinator/state/teams.h"
@@ -56,7 +57,8 @@ struct member {
   char *id;        /* "server-1", "worker-1" */
   uint32_t number; /* N of its id */
   char *host, *address, *device, *fingerprint;
-  char *shm_host; /* workers: equal for those that can share memory; empty: unknown */
+  char *shm_host;       /* workers: equal for those that can share memory; empty: unknown */
+  struct labels labels; /* workers */
   uint32_t pid, executors;
   uint64_t joined_ms, heard_ms;
   bool is_fresh; /* its process was no member before */
@@ -88,6 +90,7 @@ struct member {
   int group_failures;             /* of its groups, since the run's workers changed */
   uint64_t given_ms;              /* since when it has its run */
   const struct run *reserved_for; /* the run that it is about to be given */
+  uint32_t sought;                /* by the newest settling: how many different requirements it meets */
 };
 
 /* The one place where a worker's state changes. It checks the change and logs it. */

@@ -43,6 +43,7 @@ struct reference {
 struct claim {
   bool is_made;
   bool is_cut;       /* workers with work were taken from it */
+  bool is_asked;     /* while it is found out who can give up a worker */
   uint32_t share;    /* that it is to have */
   uint32_t least;    /* without which it does not begin, or go on */
   uint32_t left;     /* for it, by those that are served before */

@@ -7,6 +7,7 @@
 #ifndef WEIR_TESTS_SUPPORT_COORDINATOR_CORE_FIXTURE_H
 #define WEIR_TESTS_SUPPORT_COORDINATOR_CORE_FIXTURE_H
 
+#include "common/agree/labels.h"
 #include "server/coordinator/core/core.h"
 
 enum {
@@ -67,6 +68,7 @@ struct core_fixture {
   uint64_t incarnation;               /* in what members say */
   const char *collective;             /* of runs submitted; NULL: none */
   int64_t priority;                   /* likewise */
+  struct labels required;             /* likewise */
   uint32_t stages;                    /* likewise; 0: one. Workers say then where they listen */
   uint32_t microbatches;              /* likewise; 0: MICROBATCHES */
   uint64_t received_bytes;            /* in heartbeats with counters */

@@ -68,6 +68,8 @@ void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t
   workers.min = min;
   workers.has_max = max != 0;
   workers.max = max;
+  workers.require = f->required.list;
+  workers.n_require = f->required.n;
   core_step(f, &event);
 }
 

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "server/coordinator/messages/info.h"
+#include "tests/support/coordinator/world_labels.h"
 
 static int slot_of(const char *address) {
   return atoi(strchr(address, ':') + 1);
@@ -39,8 +40,10 @@ static void check_load(struct world *w, struct process *process, const Weir__Loa
   int at = run_index(w, load->run);
   struct stored_run *run = &w->runs[at];
   struct server_set *set = set_of(w, at, load->incarnation);
-  if (process->role != WEIR__ROLE__SERVER)
+  if (process->role != WEIR__ROLE__SERVER) {
+    labels_check_load(w, process, load);
     return;
+  }
   assert_true(load->incarnation >= run->top);
   run->top = load->incarnation;
   if (load->incarnation > 0 && !run->is_record_lost) { /* fenced: a successor will know of it */

@@ -11,6 +11,7 @@
 
 #include "common/agree/placement.h"
 #include "common/base/message.h"
+#include "tests/support/coordinator/world_labels.h"
 #include "tests/support/coordinator/world_liars.h"
 #include "tests/support/coordinator/world_work.h"
 
@@ -57,6 +58,7 @@ void process_join(struct world *w, struct process *process) {
   hello.id = process->id;
   hello.term = process->term;
   hello.runs = list;
+  labels_tell(w, process, &hello);
   for (int i = 0; i < RUNS; i++) {
     if (!process->hosted[i].is_hosted)
       continue;

@@ -14,6 +14,7 @@ static const struct option_def options[] = {
     {.name = "force", .kind = OPTION_FLAG},
     {.name = "widths", .kind = OPTION_LIST, .value = "WIDTHS", .fallback = "3,4", .least = 1, .most = 8},
     {.name = "dropout", .kind = OPTION_SHARE, .value = "SHARE"},
+    {.name = "label", .kind = OPTION_TEXTS, .value = "KEY=VALUE"},
     {.name = "scale", .kind = OPTION_RATIO, .value = "RATIO", .fallback = "1", .least = 0, .most = 4},
     {0}};
 
@@ -103,6 +104,24 @@ static void a_count_must_be_a_number_in_its_range(void **state) {
   assert_int_equal(PARSE("--workers", "8"), ERR_OK);
 }
 
+static void some_may_be_given_again_and_again(void **state) {
+  char *many[OPTION_TEXTS_MAX + 2] = {NULL};
+  const char *const *texts;
+  (void)state;
+  assert_int_equal(PARSE("x"), ERR_OK);
+  assert_int_equal(args_texts(&args, "label", &texts), 0);
+  assert_int_equal(PARSE("--label", "a=1", "x", "--label=b=2"), ERR_OK);
+  assert_int_equal(args_texts(&args, "label", &texts), 2);
+  assert_string_equal(texts[0], "a=1");
+  assert_string_equal(texts[1], "b=2");
+  assert_int_equal(PARSE("--label"), ERR_INVALID);
+  for (int i = 0; i < OPTION_TEXTS_MAX; i++)
+    many[i] = "--label=a";
+  assert_int_equal(parse(many), ERR_OK);
+  many[OPTION_TEXTS_MAX] = "--label=a";
+  assert_int_equal(parse(many), ERR_INVALID);
+}
+
 static void a_list_may_repeat_its_numbers(void **state) {
   int64_t list[OPTION_LIST_MAX];
   (void)state;
@@ -166,6 +185,7 @@ int main(void) {
       cmocka_unit_test(missing_and_superfluous_values_are_refused),
       cmocka_unit_test(more_arguments_than_fit_are_refused),
       cmocka_unit_test(a_count_must_be_a_number_in_its_range),
+      cmocka_unit_test(some_may_be_given_again_and_again),
       cmocka_unit_test(a_list_may_repeat_its_numbers),
       cmocka_unit_test(a_list_with_anything_else_is_refused),
       cmocka_unit_test(a_number_must_be_one_in_its_range),

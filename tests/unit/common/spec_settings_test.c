@@ -223,6 +223,27 @@ static void a_live_spec_takes_some_keys(void **state) {
   spec_free(spec);
 }
 
+static void a_live_spec_takes_labels(void **state) {
+  static const char *const settings[] = {"workers.require={gpu: h200}", "workers.require.zone=a",
+                                         "workers.min=2"};
+  static const char *const again[] = {"workers.require.gpu=null", "workers.require.zone=b"};
+  static const char *const none[] = {"workers.require=null"};
+  Weir__RunSpec *spec = checked_spec();
+  struct err err = ERR_NONE;
+  (void)state;
+  assert_int_equal(spec_set_live(spec, settings, 3, &err), 0);
+  assert_int_equal(spec->workers->n_require, 2);
+  assert_string_equal(spec->workers->require[1]->key, "zone");
+  assert_int_equal(spec_set_live(spec, again, 2, &err), 0);
+  assert_int_equal(spec->workers->n_require, 1);
+  assert_string_equal(spec->workers->require[0]->value, "b");
+  assert_int_equal(spec_set_live(spec, none, 1, &err), 0);
+  assert_int_equal(spec_set_live(spec, none, 1, &err), 0); /* which it has not */
+  assert_int_equal(spec->workers->n_require, 0);
+  assert_int_equal(spec->workers->min, 2);
+  spec_free(spec);
+}
+
 /* Also every byte of a good setting changed. */
 static void a_live_spec_that_is_refused_settings_stays_as_it_is(void **state) {
   static const char *const bad[] = {"",
@@ -238,8 +259,15 @@ static void a_live_spec_that_is_refused_settings_stays_as_it_is(void **state) {
                                     "priority=[1]",
                                     "workers.weight=.nan",
                                     "train.steps=1",
+                                    "workers.require",
+                                    "workers.require.gpu",
+                                    "workers.required=1",
+                                    "workers.require=gpu",
+                                    "workers.require.gpu=",
+                                    "workers.require.gpu=a b",
+                                    "workers.require={a: 1, a: 2}",
                                     "workers.max=1e99"};
-  static const char good[] = "workers.max=12";
+  static const char good[] = "workers.require={gpu: h}";
   Weir__RunSpec *spec = checked_spec();
   struct err err;
   (void)state;
@@ -264,6 +292,7 @@ static void a_live_spec_that_is_refused_settings_stays_as_it_is(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_live_spec_takes_some_keys),
+      cmocka_unit_test(a_live_spec_takes_labels),
       cmocka_unit_test(a_live_spec_that_is_refused_settings_stays_as_it_is),
       cmocka_unit_test(a_setting_replaces_adds_and_takes_away),
       cmocka_unit_test(the_last_setting_of_a_key_counts),

@@ -83,6 +83,30 @@ static void a_good_spec_is_read_whole(void **state) {
   spec_free(copy);
 }
 
+static void labels_that_are_required_are_read_and_checked(void **state) {
+  char *text = mem_printf("%sworkers: {require: {gpu: h200, slots: 8}}\n", good);
+  struct err err = ERR_NONE;
+  Weir__RunSpec *spec, *copy;
+  (void)state;
+  assert_int_equal(read_text(text, &spec, &err), 0);
+  assert_int_equal(spec_check(spec, &err), 0);
+  copy = spec_copy(spec);
+  assert_int_equal(copy->workers->n_require, 2);
+  assert_string_equal(copy->workers->require[0]->key, "gpu");
+  assert_string_equal(copy->workers->require[1]->value, "8");
+  spec_free(spec);
+  spec_free(copy);
+  free(text);
+  refuse("name: fashion-mnist", "name: x\nworkers: {require: [gpu]}", "workers.require: a mapping is wanted");
+  refuse("name: fashion-mnist", "name: x\nworkers: {require: {gpu: [a]}}", "a single value is wanted");
+  refuse("name: fashion-mnist", "name: x\nworkers: {require: {gpu: a b}}",
+         "workers.require: 'gpu=a b' is no label");
+  refuse("name: fashion-mnist", "name: x\nworkers: {require: {\"\": a}}",
+         "workers.require: '=a' is no label");
+  refuse("name: fashion-mnist", "name: x\nworkers: {require: {a: 1, b: 1, a: 2}}",
+         "workers.require: label 'a' is given twice");
+}
+
 static void an_unknown_key_is_named_with_its_line_and_the_nearest_known_one(void **state) {
   (void)state;
   refuse("batch: 128", "bacth: 128", "run.yaml:14: unknown key 'bacth' in train: did you mean 'batch'?");
@@ -220,6 +244,7 @@ static void the_nearest_word_is_one_that_was_meant(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_good_spec_is_read_whole),
+      cmocka_unit_test(labels_that_are_required_are_read_and_checked),
       cmocka_unit_test(an_unknown_key_is_named_with_its_line_and_the_nearest_known_one),
       cmocka_unit_test(a_value_of_the_wrong_kind_is_named_with_its_line),
       cmocka_unit_test(a_value_out_of_range_is_named),

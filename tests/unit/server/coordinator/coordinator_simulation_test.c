@@ -13,11 +13,12 @@
 
 #include <cmocka.h>
 
-#include "common/agree/spec_live.h"
+#include "common/agree/spec.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
 #include "tests/support/coordinator/world.h"
+#include "tests/support/coordinator/world_labels.h"
 #include "tests/support/coordinator/world_liars.h"
 #include "tests/support/coordinator/world_processes.h"
 #include "tests/support/coordinator/world_work.h"
@@ -33,8 +34,9 @@ static Weir__RunState state_of(struct world *w, int run) {
 
 /* The client is told once the run is in the store. */
 static void run_submit(struct world *w, int run) {
+  Weir__RunSpec *spec = labels_spec(w, run);
   struct run_submission submission = {.id = w->runs[run].id,
-                                      .spec = w->spec,
+                                      .spec = spec,
                                       .model_bytes = 10,
                                       .model_sha256 = "feed",
                                       .parameters = 654,
@@ -42,12 +44,13 @@ static void run_submit(struct world *w, int run) {
                                       .n_blocks = BLOCKS,
                                       .weights_sha256 = w->plan.steps ? NULL : MODEL_SHA256};
   struct coordinator_event event = {.kind = EVENT_RUN_SUBMITTED, .submission = &submission};
-  if (w->runs[run].is_submitted || w->is_store_away)
-    return;
-  w->runs[run].is_submitted = true;
-  world_step(w, &event);
-  while (!w->runs[run].record)
-    job_execute(w, true);
+  if (!w->runs[run].is_submitted && !w->is_store_away) {
+    w->runs[run].is_submitted = true;
+    world_step(w, &event);
+    while (!w->runs[run].record)
+      job_execute(w, true);
+  }
+  spec_free(spec);
 }
 
 static void run_resume(struct world *w, int run, bool is_newest) {
@@ -159,22 +162,6 @@ static void break_a_way(struct world *w) {
     w->processes[server].is_unheard ^= true;
 }
 
-/* Within what lets every run end: one that has a single worker, which lies, fails. */
-static void user_sets(struct world *w, int run) {
-  char priority[32], weight[32], max[32];
-  Weir__RunSpec *spec = spec_copy(w->spec);
-  struct coordinator_event event = {.kind = EVENT_RUN_SET, .set = {w->runs[run].id, spec}};
-  struct err err = ERR_NONE;
-  snprintf(priority, sizeof priority, "priority=%d", (int)world_roll(w, 3) - 1);
-  snprintf(weight, sizeof weight, "workers.weight=%d", 1 + (int)world_roll(w, 4));
-  snprintf(max, sizeof max, world_roll(w, 2) ? "workers.max=%d" : "workers.max=null",
-           2 + (int)world_roll(w, WORKERS));
-  assert_int_equal(spec_set_live(spec, (const char *[]){priority, weight, max}, 3, &err), 0);
-  if (w->core)
-    world_step(w, &event);
-  spec_free(spec);
-}
-
 static void an_accident(struct world *w) {
   struct process *process = &w->processes[world_roll(w, PROCESSES)];
   int run = (int)world_roll(w, RUNS);
@@ -230,7 +217,7 @@ static void an_accident(struct world *w) {
     break_a_way(w);
     break;
   case 19:
-    user_sets(w, run);
+    people_set(w, run);
     break;
   default:
     break;

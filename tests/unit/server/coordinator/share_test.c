@@ -17,10 +17,15 @@ static struct share_claim any(void) {
   return (struct share_claim){.least = 1, .min = 1, .wanted = MANY, .max = MANY, .weight = 1};
 }
 
+/* Of workers that suit all. */
+static void share_alike(const struct share_claim *claims, int n, uint32_t workers, struct share *shares) {
+  share_workers(claims, n, &(struct share_supply){&(struct share_pool){workers, NULL}, 1}, shares);
+}
+
 static void assert_shares(const struct share_claim *claims, int n, uint32_t workers,
                           const uint32_t *expected) {
   struct share shares[CLAIMS_MAX];
-  share_workers(claims, n, workers, shares);
+  share_alike(claims, n, workers, shares);
   for (int i = 0; i < n; i++)
     if (shares[i].workers != expected[i])
       fail_msg("claim %d has %u of %u workers, not %u", i, shares[i].workers, workers, expected[i]);
@@ -33,7 +38,7 @@ static void one_claim_has_all(void **state) {
   assert_shares(claims, 1, 0, (uint32_t[]){0});
   claims[0].max = 3;
   assert_shares(claims, 1, 5, (uint32_t[]){3});
-  share_workers(claims, 0, 5, NULL);
+  share_alike(claims, 0, 5, NULL);
 }
 
 static void equal_claims_have_equally_many_the_first_one_more(void **state) {
@@ -130,28 +135,124 @@ static void check(const struct share_claim *claims, int n, uint32_t workers, con
   }
 }
 
+static uint64_t rolled;
+
+static uint32_t roll(uint32_t n) {
+  return (uint32_t)(random_bits(1, rolled++) % n);
+}
+
+/* Returns how many. */
+static int claims_roll(struct share_claim claims[CLAIMS_MAX]) {
+  int n = 1 + (int)roll(CLAIMS_MAX);
+  for (int i = 0; i < n; i++) {
+    uint32_t min = 1 + roll(4);
+    claims[i] = (struct share_claim){.priority = (int32_t)roll(3) - 1,
+                                     .least = 1 + roll(min),
+                                     .min = min,
+                                     .wanted = min + roll(8),
+                                     .max = roll(12),
+                                     .weight = (1 + roll(8)) / 2.0};
+  }
+  return n;
+}
+
 static void whatever_is_claimed(void **state) {
-  uint64_t at = 0;
   (void)state;
-#define ROLL(n) ((uint32_t)(random_bits(1, at++) % (n)))
   for (int round = 0; round < 20000; round++) {
     struct share_claim claims[CLAIMS_MAX];
     struct share shares[CLAIMS_MAX];
-    int n = 1 + (int)ROLL(CLAIMS_MAX);
-    uint32_t workers = ROLL(20);
-    for (int i = 0; i < n; i++) {
-      uint32_t min = 1 + ROLL(4);
-      claims[i] = (struct share_claim){.priority = (int32_t)ROLL(3) - 1,
-                                       .least = 1 + ROLL(min),
-                                       .min = min,
-                                       .wanted = min + ROLL(8),
-                                       .max = ROLL(12),
-                                       .weight = (1 + ROLL(8)) / 2.0};
-    }
-    share_workers(claims, n, workers, shares);
+    int n = claims_roll(claims);
+    uint32_t workers = roll(20);
+    share_alike(claims, n, workers, shares);
     check(claims, n, workers, shares);
   }
-#undef ROLL
+}
+
+/* Two pools of so many workers: the first suits the claims of this mask alone, the second all. */
+static void assert_pooled(const struct share_claim *claims, int n, const uint32_t workers[2], unsigned mask,
+                          const uint32_t *expected) {
+  bool suits[CLAIMS_MAX];
+  struct share_pool pools[] = {{workers[0], suits}, {workers[1], NULL}};
+  struct share shares[CLAIMS_MAX];
+  for (int i = 0; i < n; i++)
+    suits[i] = mask >> i & 1;
+  share_workers(claims, n, &(struct share_supply){pools, 2}, shares);
+  for (int i = 0; i < n; i++)
+    if (shares[i].workers != expected[i])
+      fail_msg("claim %d has %u workers, not %u", i, shares[i].workers, expected[i]);
+}
+
+static void nobody_waits_for_workers_that_do_not_suit(void **state) {
+  struct share_claim claims[] = {any(), any(), any()};
+  (void)state;
+  assert_pooled(claims, 2, (uint32_t[]){3, 0}, 1, (uint32_t[]){3, 0});
+  assert_pooled(claims, 3, (uint32_t[]){1, 2}, 1, (uint32_t[]){1, 1, 1});
+  claims[0].min = claims[0].least = 2;
+  claims[0].max = 2;
+  assert_pooled(claims, 2, (uint32_t[]){2, 3}, 1,
+                (uint32_t[]){2, 3}); /* the second has none of the first's */
+  claims[1].priority = 1;
+  assert_pooled(claims, 2, (uint32_t[]){2, 1}, 3, (uint32_t[]){2, 1}); /* nor then */
+}
+
+/* Whether so many can be given to each at once (Hall's theorem): no claims together want more than all the
+   workers that suit any of them. */
+static bool is_possible(const struct share_supply *supply, int n, const uint32_t *wanted) {
+  for (unsigned mask = 1; mask < 1u << n; mask++) {
+    uint32_t sum = 0, there = 0;
+    for (int i = 0; i < n; i++)
+      sum += mask >> i & 1 ? wanted[i] : 0;
+    for (int p = 0; p < supply->n; p++) {
+      bool is_any = false;
+      for (int i = 0; i < n; i++)
+        is_any |= (mask >> i & 1) && supply->pools[p].suits[i];
+      there += is_any ? supply->pools[p].workers : 0;
+    }
+    if (sum > there)
+      return false;
+  }
+  return true;
+}
+
+/* All can be met at once; nobody who has some may have one more; and who has none cannot be given the least
+   beside the minima of those before it. */
+static void check_pooled(const struct share_claim *claims, int n, const struct share_supply *supply,
+                         const struct share *shares) {
+  uint32_t given[CLAIMS_MAX], minima[CLAIMS_MAX];
+  for (int i = 0; i < n; i++)
+    given[i] = shares[i].workers;
+  assert_true(is_possible(supply, n, given));
+  for (int i = 0; i < n; i++) {
+    assert_true(given[i] == 0 || (given[i] >= claims[i].least && given[i] <= claims[i].max));
+    given[i]++;
+    assert_false(given[i] > 1 && given[i] <= claims[i].max && is_possible(supply, n, given));
+    given[i]--;
+    for (int other = 0; other < n; other++) {
+      bool is_before = shares[other].turn < shares[i].turn;
+      minima[other] = !is_before ? 0 : given[other] < claims[other].min ? given[other] : claims[other].min;
+    }
+    minima[i] = claims[i].least;
+    assert_true(given[i] > 0 || claims[i].least > claims[i].max || !is_possible(supply, n, minima));
+  }
+}
+
+static void whatever_suits_whom(void **state) {
+  (void)state;
+  for (int round = 0; round < 5000; round++) {
+    struct share_claim claims[CLAIMS_MAX];
+    struct share shares[CLAIMS_MAX];
+    bool suits[4][CLAIMS_MAX];
+    struct share_pool pools[4];
+    struct share_supply supply = {pools, 1 + (int)roll(4)};
+    int n = claims_roll(claims);
+    for (int p = 0; p < supply.n; p++) {
+      pools[p] = (struct share_pool){roll(8), suits[p]};
+      for (int i = 0; i < n; i++)
+        suits[p][i] = roll(2);
+    }
+    share_workers(claims, n, &supply, shares);
+    check_pooled(claims, n, &supply, shares);
+  }
 }
 
 int main(void) {
@@ -165,6 +266,8 @@ int main(void) {
       cmocka_unit_test(more_than_all_want_are_spares_of_the_first),
       cmocka_unit_test(claims_that_cannot_be_met_have_none),
       cmocka_unit_test(whatever_is_claimed),
+      cmocka_unit_test(nobody_waits_for_workers_that_do_not_suit),
+      cmocka_unit_test(whatever_suits_whom),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,84 @@
+/* Which labels that a run requires the workers lack, for people. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/memory.h"
+#include "server/coordinator/core/settle.h"
+#include "server/coordinator/state/candidates.h"
+#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/state.h"
+
+enum { VALUES_SAID_MAX = 4 };
+
+struct text {
+  char bytes[1024];
+};
+
+static void text_add(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void text_add(struct text *text, const char *format, ...) {
+  size_t length = strlen(text->bytes);
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text->bytes + length, sizeof text->bytes - length, format, args);
+  va_end(args);
+}
+
+static bool is_there(const struct member *member) {
+  return member->role == WEIR__ROLE__WORKER && member->state != WORKER_DRAINING &&
+         member->state != WORKER_QUARANTINED;
+}
+
+/* The label of the worker with that key; NULL where it has none, or a worker before it has the same. */
+static const char *new_value(const struct coordinator *coordinator, int worker, const char *key) {
+  const struct member *member = coordinator->members[worker];
+  const char *value = is_there(member) ? labels_find(member->labels, key) : NULL, *other;
+  for (int i = 0; i < worker && value; i++)
+    if (is_there(coordinator->members[i]) && (other = labels_find(coordinator->members[i]->labels, key)) &&
+        strcmp(other, value) == 0)
+      return NULL;
+  return value;
+}
+
+/* Returns how many values of the key there are. */
+static int say_values(const struct coordinator *coordinator, const char *key, struct text *text) {
+  int n = 0;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    const char *value = new_value(coordinator, i, key);
+    if (value && n++ < VALUES_SAID_MAX)
+      text_add(text, "%s%s=%s", *text->bytes ? ", " : "", key, value);
+  }
+  if (n > VALUES_SAID_MAX)
+    text_add(text, " and %d more", n - VALUES_SAID_MAX);
+  return n;
+}
+
+static void say_count(struct text *text, uint32_t suited, uint32_t all, bool is_one) {
+  const char *what = is_one ? "it" : "them";
+  if (suited)
+    text_add(text, "%u of the %u workers %s %s", suited, all, suited == 1 ? "has" : "have", what);
+  else if (all == 1)
+    text_add(text, "the only worker does not have %s", what);
+  else
+    text_add(text, "none of the %u workers has %s", all, what);
+}
+
+char *coordinator_missing_labels(const struct coordinator *coordinator, const struct run *run,
+                                 uint32_t needed) {
+  struct labels required = coordinator_required(run);
+  struct text text = {""}, values = {""}, keys = {""};
+  uint32_t suited = 0, all = 0;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    all += is_there(coordinator->members[i]);
+    suited += is_there(coordinator->members[i]) && coordinator_has_labels(run, coordinator->members[i]);
+  }
+  if (required.n == 0 || all == 0 || suited >= needed)
+    return NULL;
+  say_count(&text, suited, all, required.n == 1);
+  for (size_t i = 0; i < required.n; i++)
+    if (say_values(coordinator, required.list[i]->key, &values) == 0)
+      text_add(&keys, "%s%s", *keys.bytes ? ", " : "", required.list[i]->key);
+  return mem_printf("%s%s%s%s%s", text.bytes, *values.bytes ? "; they have " : "", values.bytes,
+                    *keys.bytes ? "; none has a label " : "", keys.bytes);
+}

@@ -1,0 +1,22 @@
+/* Which workers are alike to the runs that claim some. */
+#ifndef WEIR_SERVER_COORDINATOR_SHARES_POOLS_H
+#define WEIR_SERVER_COORDINATOR_SHARES_POOLS_H
+
+#include "server/coordinator/shares/share.h"
+
+struct arena;
+struct member;
+struct run;
+
+struct pooled {
+  struct member *const *workers;
+  int n_workers;
+  struct run *const *runs;
+  int n_runs;
+};
+
+/* The workers by the labels that the runs require of them; `suits` is by the place in `runs`. Says in each
+   worker's `sought` how many different requirements it meets. In the arena. */
+struct share_supply pools_of(const struct pooled *pooled, struct arena *arena);
+
+#endif

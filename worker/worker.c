@@ -14,10 +14,12 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
+#include "common/base/memory_available.h"
 #include "common/base/message.h"
 #include "common/rpc/member.h"
 #include "worker/collective/host.h"
 #include "worker/peers.h"
+#include "worker/resting.h"
 #include "worker/trace/trace.h"
 #include "worker/train/beat.h"
 #include "worker/train/run.h"
@@ -40,9 +42,10 @@ struct worker {
   pthread_t signals;
   bool has_lost_device; /* atomic */
 
-  char *id;        /* of the newest membership; worker_serve's thread */
-  bool is_member;  /* likewise */
-  struct run *run; /* NULL: idle; worker_serve's thread, which changes it under the lock */
+  char *id;               /* of the newest membership; worker_serve's thread */
+  bool is_member;         /* likewise */
+  struct run *run;        /* NULL: idle; worker_serve's thread, which changes it under the lock */
+  struct resting resting; /* that may come back */
 
   pthread_mutex_t lock; /* what follows */
   pthread_cond_t changed;
@@ -62,6 +65,7 @@ static void worker_listen(struct worker *worker);
 static void *signals_main(void *argument);
 static void worker_loop(struct worker *worker);
 static void worker_drop_run(struct worker *worker);
+static bool worker_drop_resting(struct worker *worker);
 
 static int worker_executors(const struct worker_options *options) {
   return options->device.n > 0 ? options->device.n : options->threads;
@@ -145,6 +149,7 @@ bool worker_serve(const struct worker_options *options) {
   pthread_sigmask(SIG_BLOCK, &set, NULL); /* in every thread: one of them waits for them */
   pthread_mutex_init(&worker.lock, NULL);
   clock_condition_init(&worker.changed);
+  resting_init(&worker.resting);
   CHECK(pthread_create(&worker.signals, NULL, signals_main, &worker) == 0);
   worker.client = rpc_client_new(RPC_THREADS);
   worker_listen(&worker);
@@ -152,6 +157,9 @@ bool worker_serve(const struct worker_options *options) {
   worker_loop(&worker);
   peers_stop(worker.peers);
   worker_drop_run(&worker);
+  while (worker_drop_resting(&worker))
+    continue;
+  resting_fini(&worker.resting);
   member_stop(worker.member);
   rpc_client_free(worker.client);
   pthread_kill(worker.signals, SIGUSR1);
@@ -289,6 +297,40 @@ static void worker_drop_run(struct worker *worker) {
   worker_end_if_hung(run, run_stop(run));
 }
 
+static void worker_forget(struct run *run) {
+  log_event(LOG_INFO, "worker", "forgotten", "run=%s", run_id(run));
+  worker_end_if_hung(run, run_stop(run));
+}
+
+/* False: none rests. */
+static bool worker_drop_resting(struct worker *worker) {
+  struct run *run = resting_take_oldest(&worker->resting);
+  if (run)
+    worker_forget(run);
+  return run != NULL;
+}
+
+/* For a run that has not enough memory. Its thread; runs that rest are nobody else's. */
+static bool worker_make_room(void *user) {
+  bool is_any = false;
+  while (worker_drop_resting(user))
+    is_any = true;
+  return is_any;
+}
+
+/* The run may come back, and is to start at once then. Memory of GPUs is for the run that is computed. */
+static void worker_rest_run(struct worker *worker) {
+  struct run *run = worker->run;
+  if (worker->options->device.n > 0 || !run_rest(run)) {
+    worker_drop_run(worker);
+    return;
+  }
+  worker_set_run(worker, NULL);
+  run = resting_add(&worker->resting, run);
+  if (run)
+    worker_forget(run);
+}
+
 static struct kept_data *worker_drop_run_but_data(struct worker *worker, const Weir__LoadRun *next) {
   struct run *run = worker->run;
   struct kept_data *kept;
@@ -297,20 +339,32 @@ static struct kept_data *worker_drop_run_but_data(struct worker *worker, const W
   return kept;
 }
 
+/* Whether the worker has the run that is ordered, loaded or about to be; one that rests is its run again. */
+static bool worker_find_run(struct worker *worker, const char *id) {
+  struct run *run;
+  if (worker->run && strcmp(run_id(worker->run), id) == 0)
+    return true;
+  worker_drop_run(worker);
+  run = resting_take(&worker->resting, id);
+  worker_set_run(worker, run);
+  return run != NULL;
+}
+
 /* Of the run that it has it only says again that it is loaded. */
 static void worker_load(struct worker *worker, const Weir__LoadRun *load) {
   const struct device_choice *device = &worker->options->device;
   struct rpc_channel *coordinator = member_channel(worker->member);
-  bool has_it = worker->run && strcmp(run_id(worker->run), load->run) == 0;
   struct kept_data *kept = NULL;
+  bool has_it;
   log_event(LOG_INFO, "worker", "load", "run=%s incarnation=%llu had=\"%s\"", load->run,
             (unsigned long long)load->incarnation, worker->run ? run_id(worker->run) : "");
+  has_it = worker_find_run(worker, load->run);
   if (has_it && run_tell_again(worker->run, load, coordinator))
     return;
   if (has_it)
     kept = worker_drop_run_but_data(worker, load);
-  else
-    worker_drop_run(worker);
+  while (resting_takes_much(memory_own_bytes(""), memory_available_bytes("")) && worker_drop_resting(worker))
+    continue;
   worker_set_run(worker, run_start(&(struct run_options){.client = worker->client,
                                                          .coordinator = coordinator,
                                                          .backend = device->backend,
@@ -325,8 +379,19 @@ static void worker_load(struct worker *worker, const Weir__LoadRun *load) {
                                                          .end_ms = worker->options->end_ms,
                                                          .send = worker_send,
                                                          .device_lost = on_device_lost,
+                                                         .make_room = worker_make_room,
                                                          .user = worker},
                                    load));
+}
+
+static void worker_unload(struct worker *worker, const Weir__UnloadRun *unload) {
+  if (!worker->run || strcmp(run_id(worker->run), unload->run) != 0)
+    return;
+  log_event(LOG_INFO, "worker", "unload", "run=%s reason=\"%s\"", unload->run, unload->reason);
+  if (unload->may_return)
+    worker_rest_run(worker);
+  else
+    worker_drop_run(worker);
 }
 
 static void worker_drain(struct worker *worker) {
@@ -350,11 +415,7 @@ static void worker_obey(struct worker *worker, const Weir__Order *order) {
       run_reissue(worker->run, order->reissue);
     break;
   case WEIR__ORDER__BODY_UNLOAD:
-    if (!worker->run || strcmp(run_id(worker->run), order->unload->run) != 0)
-      break;
-    log_event(LOG_INFO, "worker", "unload", "run=%s reason=\"%s\"", order->unload->run,
-              order->unload->reason);
-    worker_drop_run(worker);
+    worker_unload(worker, order->unload);
     break;
   case WEIR__ORDER__BODY_DRAIN:
     worker_drain(worker);

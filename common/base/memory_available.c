@@ -101,3 +101,8 @@ uint64_t memory_available_bytes(const char *root) {
     machine = kilobytes * 1024;
   return machine < group ? machine : group;
 }
+
+uint64_t memory_own_bytes(const char *root) {
+  uint64_t kilobytes;
+  return read_keyed(root, "/proc/self", "status", "RssAnon:", &kilobytes) ? kilobytes * 1024 : 0;
+}

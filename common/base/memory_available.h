@@ -9,4 +9,7 @@
    root: before the paths of /proc and /sys; "" but in tests. */
 uint64_t memory_available_bytes(const char *root);
 
+/* Bytes of memory that this process has and that are no file's; 0 where nothing says. root: likewise. */
+uint64_t memory_own_bytes(const char *root);
+
 #endif

@@ -17,11 +17,12 @@ PRIORITY_KEYS = "priority, workers.min, workers.max, workers.weight and workers.
 
 
 class Fleet:
-    """A cluster with a gate, and runs on it that are followed."""
+    """A cluster with a gate, and runs of one spec on it that are followed. write: writes the spec and its data; expected:
+    what is the outcome of a run that has the cluster for itself."""
 
-    def __init__(self, folder, workers, stop, servers=1):
-        self.folder, self.clients, self.metrics = folder, {}, {}
-        with open(write_spec(folder)) as file:  # once: workers read the data meanwhile
+    def __init__(self, folder, workers, stop, servers=1, write=write_spec, expected=undisturbed):
+        self.folder, self.clients, self.metrics, self.expected = folder, {}, {}, expected
+        with open(write(folder)) as file:  # once: workers read the data meanwhile
             self.text = file.read()
         self.cluster = Cluster(folder, servers, workers, gate=Gate(folder), is_patient=servers == 1)
         self.gate = self.cluster.gate
@@ -61,7 +62,7 @@ class Fleet:
     def ends(self, *names):
         for name in names:
             assert self.clients[name].wait() == 0, self.clients[name].output()[-2000:]
-            assert_recovered(self.metrics[name], undisturbed())
+            assert_recovered(self.metrics[name], self.expected())
 
 
 @contextlib.contextmanager

@@ -53,6 +53,35 @@ void run_mute(struct run *run) {
   pthread_mutex_unlock(&run->lock);
 }
 
+/* A view as the newest one in which we have no part: the next one has a higher number in any case. */
+static Weir__View *view_without_us(const Weir__View *known) {
+  Weir__View view = *known;
+  view.workers = NULL;
+  view.n_workers = 0;
+  return message_copy(&view);
+}
+
+bool run_rest(struct run *run) {
+  const Weir__View *known;
+  bool may_rest;
+  pthread_mutex_lock(&run->lock);
+  known = run->newest ? run->newest : run->applied;
+  may_rest = run->is_loaded && run->phase != RUN_FAILED;
+  run->is_muted = true;
+  if (may_rest && known) {
+    Weir__View *view = view_without_us(known);
+    message_free(run->newest);
+    run->newest = view;
+    run->newest_share = (struct share){0};
+    run->is_unreached_told = false;
+    run_read_group_locked(run, "");
+    run_read_mates_locked(run, "");
+    pthread_cond_broadcast(&run->changed);
+  }
+  pthread_mutex_unlock(&run->lock);
+  return may_rest;
+}
+
 bool run_tell_again(struct run *run, const Weir__LoadRun *load, struct rpc_channel *coordinator) {
   bool is_usable;
   pthread_mutex_lock(&run->lock);
@@ -248,8 +277,12 @@ static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
                                  .fetch = &run->fetch,
                                  .kept = run->options.kept};
   const struct model *model;
-  if (loaded_open(&options, run->load, &run->loaded, is_bad_input, err))
-    return err->code;
+  while (loaded_open(&options, run->load, &run->loaded, is_bad_input, err)) {
+    if (err->code != ERR_NO_MEMORY || !run->options.make_room || !run->options.make_room(run->options.user))
+      return err->code;
+    *err = ERR_NONE;
+    options.kept = NULL; /* it was taken */
+  }
   model = run->loaded.model;
   block_map_init(&run->map, model);
   run->pool = block_pool_new(model, run->options.backend);

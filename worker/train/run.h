@@ -17,8 +17,12 @@ struct run *run_start(const struct run_options *options, const Weir__LoadRun *lo
 const char *run_id(const struct run *run);
 
 /* The membership in which the run was ordered has ended: nothing is said before run_tell_again. This and the
-   following may be called by any thread, and never block. */
+   following, up to run_take_boundary, may be called by any thread, and never block. */
 void run_mute(struct run *run);
+
+/* It is not this worker's for now: it leaves the run, says nothing more, and keeps what it has loaded until
+   run_tell_again. False: there is nothing to keep, for it has failed or not loaded yet. */
+bool run_rest(struct run *run);
 
 /* It was ordered again, whatever the incarnation: RunLoaded is said again, or once it has loaded. False: it
    has failed, or loads from another coordinator than this one, or other stages are wanted, and it is to be

@@ -2,6 +2,7 @@
 #include "server/coordinator/core/claims.h"
 
 #include "common/base/log.h"
+#include "server/coordinator/core/line.h"
 #include "server/coordinator/core/settle.h"
 #include "server/coordinator/messages/orders.h"
 #include "server/coordinator/recovery/recovery.h"
@@ -34,10 +35,6 @@ static bool is_claiming(const struct coordinator *coordinator, const struct run 
   return run->state == WEIR__RUN_STATE__LOADING || run->state == WEIR__RUN_STATE__RUNNING;
 }
 
-static bool only_evaluates(const struct run *run) {
-  return run->spec->train->has_steps && run->spec->train->steps == 0;
-}
-
 /* One that is stuck, or does not reach the run's servers, is of no use. */
 static bool is_held(const struct coordinator *coordinator, const struct member *member) {
   return member->run && !speed_is_stuck(member->speed) && !coordinator_is_out_of_reach(coordinator, member) &&
@@ -61,8 +58,10 @@ static void find_workers(struct coordinator *coordinator, struct claims *claims)
     member->reserved_for = NULL;
     if (is_shared(coordinator, member))
       claims->workers[claims->n_workers++] = member;
-    if (is_held(coordinator, member))
+    if (is_held(coordinator, member)) {
       member->run->claim.held++;
+      member->run->claim.executors += member->executors;
+    }
   }
 }
 
@@ -80,19 +79,6 @@ static uint32_t times(uint32_t a, uint32_t b) {
   return product < UINT32_MAX ? (uint32_t)product : UINT32_MAX;
 }
 
-/* Who computes wrongly is found by somebody else who computes the same. */
-static bool needs_another(const struct run *run) {
-  return run->suspicion || (run->reissue && run->reissue->doubts.n_open > 0);
-}
-
-/* An evaluation is short, and somebody waits for it: it goes before all that train, and leaves them what it
-   need not have. */
-static int32_t priority_of(const struct run *run) {
-  if (only_evaluates(run))
-    return INT32_MAX;
-  return needs_another(run) ? INT32_MAX - 1 : (int32_t)run->spec->priority;
-}
-
 /* useful: how many workers suit the run. */
 static struct share_claim claim_of(const struct coordinator *coordinator, const struct run *run,
                                    uint32_t useful) {
@@ -100,14 +86,39 @@ static struct share_claim claim_of(const struct coordinator *coordinator, const 
   bool is_begun = run->is_begun && run->state != WEIR__RUN_STATE__QUEUED;
   uint32_t team = coordinator_team_size(coordinator, run);
   uint32_t max = spec->has_max ? spec->max : UINT32_MAX;
-  struct share_claim claim = {.priority = priority_of(run), .weight = spec->weight};
+  struct share_claim claim = {.priority = line_priority(run), .weight = spec->weight};
   team = team < max ? team : max;
   claim.min = spec->min > team ? spec->min : team;
   claim.least = is_begun ? team : claim.min;
-  claim.min += claim.min == 1 && needs_another(run);
-  claim.wanted = only_evaluates(run) ? claim.min : times(run->spec->train->microbatches, team);
+  claim.min += claim.min == 1 && line_needs_another(run);
+  claim.wanted = line_only_evaluates(run) ? claim.min : times(run->spec->train->microbatches, team);
   claim.max = max < useful ? max : useful;
   return claim;
+}
+
+/* With how many others a run that has begun takes turns: where one of its priority has workers and another
+   has none. */
+static uint32_t count_mates(const struct claims *claims, int32_t priority) {
+  uint32_t with = 0, without = 0;
+  for (int i = 0; i < claims->n; i++)
+    if (claims->runs[i]->state != WEIR__RUN_STATE__QUEUED && claims->list[i].priority == priority) {
+      with += claims->shares[i].workers > 0;
+      without += claims->shares[i].workers == 0;
+    }
+  return with > 0 && without > 0 ? with + without - 1 : 0;
+}
+
+static void take_shares(const struct claims *claims) {
+  uint32_t mates = 0;
+  for (int i = 0; i < claims->n; i++) {
+    struct claim *claim = &claims->runs[i]->claim;
+    if (i == 0 || claims->list[i].priority != claims->list[i - 1].priority)
+      mates = count_mates(claims, claims->list[i].priority);
+    claim->share = claims->shares[i].workers;
+    claim->left = claims->shares[i].left;
+    claim->least = claims->list[i].least;
+    claim->mates = mates;
+  }
 }
 
 static struct claims weigh(struct coordinator *coordinator) {
@@ -119,22 +130,22 @@ static struct claims weigh(struct coordinator *coordinator) {
                           .workers =
                               arena_new(arena, (size_t)coordinator->n_members * sizeof *claims.workers)};
   struct share_supply supply;
+  struct line line = {0};
   find_workers(coordinator, &claims);
+  line_count_turns(coordinator);
   for (int i = 0; i < coordinator->n_runs; i++) {
     struct run *run = coordinator->runs[i];
     if (!run->claim.is_made)
       continue;
+    if (!line.is_known || line.priority != line_priority(run))
+      line = line_of(coordinator, line_priority(run));
     claims.runs[claims.n] = run;
-    claims.list[claims.n++] = claim_of(coordinator, run, count_suited(&claims, run));
+    claims.list[claims.n] = claim_of(coordinator, run, count_suited(&claims, run));
+    claims.list[claims.n++].place = line_place(run, &line, (uint32_t)claims.n_workers);
   }
   supply = pools_of(&(struct pooled){claims.workers, claims.n_workers, claims.runs, claims.n}, arena);
   share_workers(claims.list, claims.n, &supply, claims.shares);
-  for (int i = 0; i < claims.n; i++) {
-    struct claim *claim = &claims.runs[i]->claim;
-    claim->share = claims.shares[i].workers;
-    claim->left = claims.shares[i].left;
-    claim->least = claims.list[i].least;
-  }
+  take_shares(&claims);
   return claims;
 }
 
@@ -219,6 +230,13 @@ static bool can_do_without(struct coordinator *coordinator, const struct member 
   return is_replaceable(coordinator, worker->run);
 }
 
+/* The run has to wait for its next turn: the present one ends with a completed step. */
+static bool is_within_turn(const struct coordinator *coordinator, const struct run *lender,
+                           const struct run *run) {
+  return lender->claim.share == 0 && lender->turn.stepped_ms != coordinator->now_ms &&
+         line_priority(lender) == line_priority(run);
+}
+
 /* A worker that another run has beyond its share, or for which there is another that it may be given. */
 static struct member *find_lent(struct coordinator *coordinator, const struct run *run) {
   bool is_urgent = run->claim.held + run->claim.reserved < run->claim.least;
@@ -230,7 +248,7 @@ static struct member *find_lent(struct coordinator *coordinator, const struct ru
         !coordinator_suits(run, member))
       continue;
     if ((lender->claim.held <= lender->claim.share && !can_do_without(coordinator, member)) ||
-        (has_work(member) && !may_be_cut(lender)) ||
+        (has_work(member) && (!may_be_cut(lender) || is_within_turn(coordinator, lender, run))) ||
         (!is_urgent && coordinator->now_ms - member->given_ms < TENURE_MS))
       continue;
     if (!found || is_looser(member, found))
@@ -248,7 +266,7 @@ static void take_back(struct coordinator *coordinator, struct member *worker, co
   lender->claim.held--;
   log_event(LOG_INFO, "coordinator", "worker_taken", "run=%s id=%s reason=\"%s\"", lender->id, worker->id,
             reason);
-  coordinator_order_unload(coordinator, lender->id, worker, reason);
+  coordinator_order_rest(coordinator, lender->id, worker, reason);
   coordinator_worker_leave_run(worker, WORKER_IDLE);
 }
 
@@ -302,25 +320,25 @@ static void reserve_workers(struct coordinator *coordinator, struct run *run) {
 
 void coordinator_weigh_claims(struct coordinator *coordinator) {
   struct claims claims = weigh(coordinator);
-  struct run **by_turn = arena_new(&coordinator->actions->arena, (size_t)claims.n * sizeof *by_turn);
+  struct run **by_rank = arena_new(&coordinator->actions->arena, (size_t)claims.n * sizeof *by_rank);
   for (int i = 0; i < claims.n; i++)
-    by_turn[claims.shares[i].turn] = claims.runs[i];
+    by_rank[claims.shares[i].rank] = claims.runs[i];
   for (int i = claims.n - 1; i >= 0; i--)
-    yield_workers(coordinator, &claims, by_turn[i]);
+    yield_workers(coordinator, &claims, by_rank[i]);
   for (int i = 0; i < claims.n; i++)
-    let_go(coordinator, by_turn[i]);
+    let_go(coordinator, by_rank[i]);
   for (int i = 0; i < claims.n; i++)
-    reserve_workers(coordinator, by_turn[i]);
+    reserve_workers(coordinator, by_rank[i]);
 }
 
 void coordinator_take_workers(struct coordinator *coordinator, struct run *run) {
   const struct claim *claim = &run->claim;
   if (!claim->reserved || (run->state == WEIR__RUN_STATE__QUEUED && claim->reserved < claim->least))
     return;
-  if (run->state == WEIR__RUN_STATE__QUEUED) {
-    coordinator_run_set_message(run, "");
-    coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__LOADING);
-  }
+  if (claim->held == 0)
+    turn_begin(&run->turn, coordinator->now_ms);
+  if (run->state == WEIR__RUN_STATE__QUEUED)
+    line_leave_queue(coordinator, run);
   for (int i = 0; i < coordinator->n_members; i++)
     if (coordinator->members[i]->reserved_for == run)
       coordinator_worker_join_run(coordinator, coordinator->members[i], run);

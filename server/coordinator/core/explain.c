@@ -140,6 +140,11 @@ static void say_workers(const struct coordinator *coordinator, const struct run 
     min = run->claim.least;
     have = run->claim.share ? run->claim.reserved : run->claim.left;
   }
+  if (run->state == WEIR__RUN_STATE__RUNNING && run->claim.mates > 0) {
+    clauses_add(clauses, "takes turns with %u other run%s", run->claim.mates,
+                run->claim.mates > 1 ? "s" : "");
+    return;
+  }
   if (have >= min && run->state != WEIR__RUN_STATE__QUEUED)
     return;
   say_wanted(coordinator, run, have, min, clauses);

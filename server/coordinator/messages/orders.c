@@ -175,14 +175,25 @@ void coordinator_order_keep(struct coordinator *coordinator, const struct run *r
   order->keep->step = run->step;
 }
 
-void coordinator_order_unload(struct coordinator *coordinator, const char *run, const struct member *member,
-                              const char *reason) {
+static Weir__UnloadRun *order_unload(struct coordinator *coordinator, const char *run,
+                                     const struct member *member, const char *reason) {
   struct arena *arena = &coordinator->actions->arena;
   Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_UNLOAD);
   order->unload = arena_new(arena, sizeof *order->unload);
   weir__unload_run__init(order->unload);
   order->unload->run = arena_strdup(arena, run);
   order->unload->reason = arena_strdup(arena, reason);
+  return order->unload;
+}
+
+void coordinator_order_unload(struct coordinator *coordinator, const char *run, const struct member *member,
+                              const char *reason) {
+  order_unload(coordinator, run, member, reason);
+}
+
+void coordinator_order_rest(struct coordinator *coordinator, const char *run, const struct member *worker,
+                            const char *reason) {
+  order_unload(coordinator, run, worker, reason)->may_return = true;
 }
 
 static Weir__Order *order_new(struct coordinator *coordinator, const struct member *member,

@@ -26,5 +26,8 @@ void coordinator_order_keep(struct coordinator *coordinator, const struct run *r
                             const struct member *member);
 void coordinator_order_unload(struct coordinator *coordinator, const char *run, const struct member *member,
                               const char *reason);
+/* As coordinator_order_unload, to a worker that may be given the run again. */
+void coordinator_order_rest(struct coordinator *coordinator, const char *run, const struct member *worker,
+                            const char *reason);
 
 #endif

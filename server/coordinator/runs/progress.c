@@ -43,6 +43,7 @@ void coordinator_step_report(struct coordinator *coordinator, struct member *mem
   run->step = report->step + 1;
   run->loss = report->loss;
   count_samples(coordinator, run, report->seconds);
+  turn_step(&run->turn, coordinator->now_ms);
   event.step.step = report->step;
   event.step.epoch = plan_epoch(&run->plan, report->step);
   event.step.loss = report->loss;

@@ -106,6 +106,7 @@ void coordinator_run_set(struct coordinator *coordinator, const char *id, const 
   struct run *run = coordinator_run(coordinator, id);
   if (!run || coordinator_is_over(run))
     return;
+  run->turn.is_in_line &= spec->priority == run->spec->priority;
   spec_take_live(run->spec, spec);
   run->is_info_due = run->is_save_due = true;
 }

@@ -9,6 +9,7 @@
 
 struct ranked {
   int32_t priority;
+  double place;
   int claim;
 };
 
@@ -40,6 +41,8 @@ static int compare_ranks(const void *left, const void *right) {
   const struct ranked *a = left, *b = right;
   if (a->priority != b->priority)
     return a->priority > b->priority ? -1 : 1;
+  if (a->place != b->place)
+    return a->place < b->place ? -1 : 1;
   return a->claim - b->claim;
 }
 
@@ -52,7 +55,7 @@ static void sharing_init(struct sharing *s) {
   s->moves = mem_new(n_pools * sizeof *s->moves);
   s->queue = mem_new(n_pools * sizeof *s->queue);
   for (int i = 0; i < s->n; i++)
-    s->ranks[i] = (struct ranked){s->claims[i].priority, i};
+    s->ranks[i] = (struct ranked){s->claims[i].priority, s->claims[i].place, i};
   qsort(s->ranks, (size_t)s->n, sizeof *s->ranks, compare_ranks);
   for (int p = 0; p < s->n_pools; p++)
     s->all_left += s->left[p] = s->pools[p].workers;
@@ -167,7 +170,7 @@ void share_workers(const struct share_claim *claims, int n, const struct share_s
   int needy;
   sharing_init(&s);
   for (int i = 0; i < n; i++) {
-    shares[s.ranks[i].claim] = (struct share){.turn = i};
+    shares[s.ranks[i].claim] = (struct share){.rank = i};
     give_minimum(&s, s.ranks[i].claim);
   }
   for (int i = 0; i < n; i++)

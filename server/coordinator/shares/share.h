@@ -8,6 +8,7 @@
 /* What a run claims, in workers. least <= min. */
 struct share_claim {
   int32_t priority; /* a higher one is served first */
+  double place;     /* of one priority, a lower one is served first; finite, or infinity */
   uint32_t least;   /* with fewer it cannot begin, or go on: it is given none */
   uint32_t min;     /* what it is given before others get more than theirs */
   uint32_t wanted;  /* more would not make it faster */
@@ -28,13 +29,13 @@ struct share_supply {
 
 struct share {
   uint32_t workers;
-  int turn;      /* its place in the order of 1 below */
+  int rank;      /* its place in the order of 1 below */
   uint32_t left; /* of its min, when its turn came */
 };
 
 /* shares[n], of the claims in the order of their submission:
-   1. By priority, and then in their order, claims are given their min; where fewer are left, but not fewer
-   than their least, what is left.
+   1. By priority, then by their places in line, then in their order, claims are given their min; where fewer
+   are left, but not fewer than their least, what is left.
    2. The rest goes one by one, to the one that has the least for its weight of those that have some and want
    more.
    3. What nobody wants goes to those that have some, in the order of 1: spares.

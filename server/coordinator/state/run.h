@@ -10,6 +10,7 @@
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/rate.h"
 #include "server/coordinator/state/reissuing.h"
+#include "server/coordinator/state/turn.h"
 #include "training.pb-c.h"
 
 struct coordinator;
@@ -42,13 +43,15 @@ struct reference {
 /* What it has, and is to have, of the workers that are of use: by the newest settling. */
 struct claim {
   bool is_made;
-  bool is_cut;       /* workers with work were taken from it */
-  bool is_asked;     /* while it is found out who can give up a worker */
-  uint32_t share;    /* that it is to have */
-  uint32_t least;    /* without which it does not begin, or go on */
-  uint32_t left;     /* for it, by those that are served before */
-  uint32_t held;     /* that load or follow it, or compute for it */
-  uint32_t reserved; /* that it is about to be given */
+  bool is_cut;        /* workers with work were taken from it */
+  bool is_asked;      /* while it is found out who can give up a worker */
+  uint32_t share;     /* that it is to have */
+  uint32_t least;     /* without which it does not begin, or go on */
+  uint32_t left;      /* for it, by those that are served before */
+  uint32_t held;      /* that load or follow it, or compute for it */
+  uint32_t executors; /* of these */
+  uint32_t reserved;  /* that it is about to be given */
+  uint32_t mates;     /* runs with which it takes turns, once it has begun */
 };
 
 struct run {
@@ -91,6 +94,7 @@ struct run {
   char *refusal; /* the newest one; NULL before */
 
   struct claim claim;
+  struct turn turn;
   uint64_t uncut_step; /* before it has completed this version no worker with work is taken from it again */
   struct reissue *reissue; /* what is computed elsewhere, too; NULL: nothing */
   struct groups_past groups_past;

@@ -33,8 +33,9 @@ struct coordinator {
   int64_t unix_offset_ms; /* of the wall clock to now_ms, as far as events have told */
   bool is_members_due, is_deposed;
 
-  uint64_t now_ms;    /* of the step in progress */
-  uint64_t ticked_ms; /* of the last tick */
+  uint64_t now_ms;     /* of the step in progress */
+  uint64_t weighed_ms; /* when claims were weighed last */
+  uint64_t ticked_ms;  /* of the last tick */
   struct coordinator_actions *actions;
 };
 

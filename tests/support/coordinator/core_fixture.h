@@ -63,6 +63,7 @@ struct core_fixture {
   Weir__CheckpointSpec every;         /* where a test may keep that */
   Weir__EvalSpec *eval;               /* likewise; NULL: none */
   bool trains_nothing;                /* runs submitted have no steps */
+  uint64_t steps;                     /* of runs submitted; 0: STEPS */
   bool admits_any;                    /* runs submitted have deterministic: false */
   bool is_store_away;                 /* saves that are waited for are not answered */
   uint64_t incarnation;               /* in what members say */

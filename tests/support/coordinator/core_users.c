@@ -49,7 +49,7 @@ void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t
   source.labels = "labels";
   data.train = &source;
   train.has_steps = train.has_batch = train.has_microbatches = true;
-  train.steps = f->trains_nothing ? 0 : STEPS;
+  train.steps = f->trains_nothing ? 0 : f->steps ? f->steps : STEPS;
   submission.weights_sha256 = f->trains_nothing ? FIXTURE_SHA256 : NULL;
   train.has_deterministic = f->admits_any;
   train.deterministic = !f->admits_any;

@@ -30,6 +30,9 @@ struct run_options {
   void (*send)(void *user, const Weir__MemberMessage *message);
   /* Likewise, once, instead of a refusal: the device has failed, and others have to go on. */
   void (*device_lost)(void *user);
+  /* Memory does not suffice to load: gives up what else this process can do without. False: there is nothing.
+     The run's thread, without its lock; may block. NULL: as if false. */
+  bool (*make_room)(void *user);
   void *user;
 };
 

@@ -1,4 +1,5 @@
 /* How many workers each run is given. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -71,6 +72,18 @@ static void minima_go_by_priority_and_then_in_order(void **state) {
   assert_shares(claims, 3, 3, (uint32_t[]){0, 0, 3});
 }
 
+static void of_one_priority_the_foremost_in_line_comes_first(void **state) {
+  struct share_claim claims[] = {any(), any(), any()};
+  (void)state;
+  claims[0].place = 7;
+  claims[2].place = INFINITY;
+  assert_shares(claims, 3, 1, (uint32_t[]){0, 1, 0});
+  assert_shares(claims, 3, 2, (uint32_t[]){1, 1, 0});
+  assert_shares(claims, 3, 4, (uint32_t[]){1, 2, 1}); /* what is over goes by places, too */
+  claims[2].priority = 1;
+  assert_shares(claims, 3, 2, (uint32_t[]){0, 1, 1});
+}
+
 static void a_gang_waits_and_those_behind_it_use_what_it_cannot(void **state) {
   struct share_claim claims[] = {any(), any(), any()};
   (void)state;
@@ -118,8 +131,8 @@ static void check(const struct share_claim *claims, int n, uint32_t workers, con
     sum += shares[i].workers;
     assert_true(shares[i].workers == 0 || shares[i].workers >= claim->least);
     assert_true(shares[i].workers <= claim->max);
-    assert_false(is_turn[shares[i].turn]);
-    is_turn[shares[i].turn] = true;
+    assert_false(is_turn[shares[i].rank]);
+    is_turn[shares[i].rank] = true;
   }
   assert_true(sum <= workers);
   for (int i = 0; i < n; i++) {
@@ -228,7 +241,7 @@ static void check_pooled(const struct share_claim *claims, int n, const struct s
     assert_false(given[i] > 1 && given[i] <= claims[i].max && is_possible(supply, n, given));
     given[i]--;
     for (int other = 0; other < n; other++) {
-      bool is_before = shares[other].turn < shares[i].turn;
+      bool is_before = shares[other].rank < shares[i].rank;
       minima[other] = !is_before ? 0 : given[other] < claims[other].min ? given[other] : claims[other].min;
     }
     minima[i] = claims[i].least;
@@ -261,6 +274,7 @@ int main(void) {
       cmocka_unit_test(equal_claims_have_equally_many_the_first_one_more),
       cmocka_unit_test(what_is_above_the_minima_goes_by_weight),
       cmocka_unit_test(minima_go_by_priority_and_then_in_order),
+      cmocka_unit_test(of_one_priority_the_foremost_in_line_comes_first),
       cmocka_unit_test(a_gang_waits_and_those_behind_it_use_what_it_cannot),
       cmocka_unit_test(one_that_has_begun_goes_on_with_fewer),
       cmocka_unit_test(more_than_all_want_are_spares_of_the_first),

@@ -57,6 +57,14 @@ static void the_least_of_machine_and_control_groups_is_available(void **state) {
 static void this_machine_has_memory(void **state) {
   (void)state;
   assert_true(memory_available_bytes("") > 1 << 20);
+  assert_true(memory_own_bytes("") >= 1 << 12);
+}
+
+static void own_memory_is_that_of_no_file(void **state) {
+  (void)state;
+  assert_int_equal(memory_own_bytes(root), 0);
+  write_at("/proc/self/status", "VmRSS:\t  900 kB\nRssAnon:\t  120 kB\nRssFile:\t 780 kB\n");
+  assert_int_equal(memory_own_bytes(root), 120 * 1024);
 }
 
 /* x f32[N,8,32,32] -> three convolutions with Relu -> pooled -> y f32[N,32] */
@@ -202,6 +210,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_least_of_machine_and_control_groups_is_available),
       cmocka_unit_test(this_machine_has_memory),
+      cmocka_unit_test(own_memory_is_that_of_no_file),
       cmocka_unit_test(the_estimate_is_within_a_factor_of_two_of_what_backends_take),
       cmocka_unit_test(a_run_that_does_not_fit_is_refused_with_a_microbatch_that_does),
       cmocka_unit_test(a_run_that_does_not_fit_on_a_gpu_is_refused_with_a_microbatch_that_does),

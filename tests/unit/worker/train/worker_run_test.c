@@ -139,6 +139,62 @@ static void a_plan_over_other_data_is_refused(void **state) {
   assert_int_equal(f->n_waits, 0);
 }
 
+/* The memory of a device, for a run on it; and how often somebody was asked for more. */
+struct room {
+  uint64_t device_bytes;
+  int n_asked, n_given; /* the second time there is none */
+};
+
+static struct room room;
+
+static bool make_room(void *user) {
+  (void)user;
+  room.n_asked++;
+  if (room.n_asked > room.n_given)
+    return false;
+  room.device_bytes = UINT64_C(1) << 40;
+  return true;
+}
+
+static void load_without_room(struct worker_fixture *f) {
+  static const int device = 0;
+  Weir__LoadRun load = fixture_order(f, 1);
+  f->run = run_start(&(struct run_options){.client = f->client,
+                                           .coordinator = f->channel,
+                                           .backend = backend_find("ref"),
+                                           .data_root = "/",
+                                           .threads = 1,
+                                           .devices = &device,
+                                           .n_devices = 1,
+                                           .device_bytes = &room.device_bytes,
+                                           .send = fixture_on_told,
+                                           .make_room = make_room,
+                                           .user = f},
+                     &load);
+}
+
+static bool is_loaded_or_refused(const struct worker_fixture *f) {
+  return f->n_loaded > 0 || f->is_refused;
+}
+
+static void a_run_without_memory_loads_once_there_is_room(void **state) {
+  struct worker_fixture *f = *state;
+  room = (struct room){.device_bytes = 1, .n_given = 1};
+  load_without_room(f);
+  fixture_wait(f, is_loaded_or_refused);
+  assert_string_equal(f->refusal, "");
+  assert_int_equal(room.n_asked, 1);
+}
+
+static void a_run_without_memory_is_refused_where_no_room_can_be_made(void **state) {
+  struct worker_fixture *f = *state;
+  room = (struct room){.device_bytes = 1};
+  load_without_room(f);
+  fixture_wait(f, is_loaded_or_refused);
+  assert_non_null(strstr(f->refusal, "cuda:0"));
+  assert_int_equal(room.n_asked, 1);
+}
+
 int main(void) {
   float_setting_apply();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, worker_setup, worker_teardown)
@@ -155,6 +211,8 @@ int main(void) {
       TEST(a_version_that_a_server_puts_off_is_pulled),
       TEST(a_server_without_memory_ends_the_run_by_name),
       TEST(a_plan_over_other_data_is_refused),
+      TEST(a_run_without_memory_loads_once_there_is_room),
+      TEST(a_run_without_memory_is_refused_where_no_room_can_be_made),
   };
 #undef TEST
   log_set_level(LOG_ERROR);

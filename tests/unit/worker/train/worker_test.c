@@ -83,11 +83,12 @@ static void order_load(struct process *process, const char *run, uint64_t incarn
   fake_coordinator_order(&process->coordinator, &order);
 }
 
-static void order_unload(struct process *process, const char *run) {
+static void order_unload(struct process *process, const char *run, bool may_return) {
   Weir__UnloadRun unload = WEIR__UNLOAD_RUN__INIT;
   Weir__Order order = WEIR__ORDER__INIT;
   unload.run = (char *)run;
   unload.reason = (char *)"the run has gone on without it";
+  unload.may_return = may_return;
   order.term = process->coordinator.term;
   order.body_case = WEIR__ORDER__BODY_UNLOAD;
   order.unload = &unload;
@@ -223,14 +224,14 @@ static void a_run_that_went_on_without_the_worker_is_let_go(void **state) {
   run_to_step_1(process);
   lose_coordinator(process);
   regain_coordinator(process);
-  order_unload(process, "another");
+  order_unload(process, "another", false);
   order_load(process, fixture_run_id(), 1); /* its answer shows that the order before it was obeyed */
   wait_message(process, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);
   assert_int_equal(process->coordinator.n_fetched, 1);
   pthread_mutex_lock(&process->f->lock);
   assert_int_equal(process->f->servers[0].n_gone, 0);
   pthread_mutex_unlock(&process->f->lock);
-  order_unload(process, fixture_run_id());
+  order_unload(process, fixture_run_id(), false);
   fixture_wait(process->f, is_given_up);
 }
 
@@ -242,6 +243,40 @@ static void another_run_takes_the_place_of_the_one_before(void **state) {
   order_load(process, "t-2", 1);
   fixture_wait(process->f, is_given_up);
   assert_string_equal(wait_message(process, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2)->loaded->run, "t-2");
+}
+
+/* The run is loaded, and rests. */
+static void load_and_rest(struct process *process, const char *run, int n_loaded) {
+  order_load(process, run, 1);
+  wait_message(process, WEIR__MEMBER_MESSAGE__BODY_LOADED, n_loaded);
+  order_unload(process, run, true);
+}
+
+static void a_run_that_rested_goes_on_without_being_loaded_again(void **state) {
+  struct process *process = *state;
+  run_to_step_1(process);
+  order_unload(process, fixture_run_id(), true);
+  fixture_wait(process->f, is_given_up);
+  load_and_rest(process, "t-2", 2);
+  order_load(process, fixture_run_id(), 1);
+  assert_string_equal(wait_message(process, WEIR__MEMBER_MESSAGE__BODY_LOADED, 3)->loaded->run,
+                      fixture_run_id());
+  assert_int_equal(process->coordinator.n_fetched, 2);
+  fake_server_release(&process->f->servers[0], ERR_OK);
+  show(process, 2, "worker-1");
+  fixture_wait(process->f, is_trained);
+}
+
+static void of_many_runs_that_rest_the_oldest_is_forgotten(void **state) {
+  struct process *process = *state;
+  static const char *const runs[] = {"t-1", "t-2", "t-3", "t-4", "t-5"};
+  fake_coordinator_wait(&process->coordinator, &process->coordinator.n_joined, 1);
+  for (int i = 0; i < 5; i++)
+    load_and_rest(process, runs[i], i + 1);
+  load_and_rest(process, "t-2", 6);
+  assert_int_equal(process->coordinator.n_fetched, 5);
+  load_and_rest(process, "t-1", 7);
+  assert_int_equal(process->coordinator.n_fetched, 6);
 }
 
 /* As if microbatch 1 were another's, who is late with it. */
@@ -337,6 +372,8 @@ int main(void) {
       TEST(a_worker_that_gets_no_order_goes_on),
       TEST(a_run_that_went_on_without_the_worker_is_let_go),
       TEST(another_run_takes_the_place_of_the_one_before),
+      TEST(a_run_that_rested_goes_on_without_being_loaded_again),
+      TEST(of_many_runs_that_rest_the_oldest_is_forgotten),
       TEST(an_order_to_compute_more_reaches_the_run_that_it_names),
       TEST(heartbeats_say_how_much_was_computed),
       TEST(a_worker_without_a_coordinator_ends_at_once),

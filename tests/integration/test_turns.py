@@ -1,0 +1,89 @@
+"""More runs than workers: they take turns, what a worker has loaded stays loaded until its next turn, and no bit depends on
+it."""
+import contextlib
+import signal
+
+from harness import Folder, main, outcome, wait_for, weir
+from test_recovery import MODEL, kill
+from test_shares import Fleet
+
+STEPS, EVERY = 1600, 200
+CRAWL = {"steps": 2, "factor": 1.0}  # a turn is 2 s long at least: so it is over long before the run
+UNDISTURBED = []
+
+
+def write_spec(folder):
+    """A run of many short steps."""
+    folder.small_data(480, 24)
+    path = folder.small_spec(folder.model(*MODEL), 4, STEPS, EVERY)
+    with open(path) as file:
+        return folder.file("spec.yaml", file.read() + f"checkpoint: {{every_steps: {EVERY}}}\n")
+
+
+def undisturbed():
+    if not UNDISTURBED:
+        with Folder() as folder:
+            weir("train", write_spec(folder), "--threads", 1, "--out", folder.file("out"))
+            UNDISTURBED.append(outcome(folder.file("out/metrics.jsonl")))
+    return UNDISTURBED[0]
+
+
+class Turns(Fleet):
+    def comes_to(self, name):
+        """Waits until the run has its turn, and has made a step in it."""
+        def computes():
+            status = self.status(name)
+            return status["workers"] > 0 and status["step"]
+        before = self.status(name)["step"]
+        self.gate.crawl(lambda: computes() and self.status(name)["step"] > before, f"the turn of {name}", **CRAWL)
+
+    def log(self, worker, event, run):
+        """How often the worker has said so of the run."""
+        lines = self.cluster.workers[worker].output().splitlines()
+        return sum(f" worker {event} " in line and f"run={run}" in line for line in lines)
+
+
+@contextlib.contextmanager
+def fleet(workers, servers=1):
+    with Folder() as folder, Turns(folder, workers, 20, servers, write_spec, undisturbed) as runs:
+        yield runs
+
+
+def test_two_runs_take_turns_on_a_worker_that_keeps_both_loaded():
+    with fleet(workers=1) as runs:
+        first = runs.submit("first")
+        runs.has(first=1)
+        second = runs.submit("second")
+        assert runs.status("second")["state"] == "queued"
+        for name in ("second", "first", "second", "first"):
+            runs.comes_to(name)
+        assert runs.status("second")["message"] == runs.status("first")["message"] == "takes turns with 1 other run"
+        for run in (first, second):
+            assert runs.log(0, "loaded", run) == 1 and runs.log(0, "load", run) >= 2
+        runs.gate.open()
+        runs.ends("first", "second")
+
+
+def test_members_die_while_runs_take_turns():
+    with fleet(workers=1, servers=2) as runs:
+        cluster = runs.cluster
+        runs.submit("first")
+        runs.has(first=1)
+        runs.submit("second")
+        runs.comes_to("second")
+        kill(cluster.coordinator)
+        cluster.start_coordinator()
+        runs.comes_to("first")
+        kill(cluster.servers[0][0])
+        cluster.restart_server(0)
+        runs.comes_to("second")
+        cluster.workers[0].send(signal.SIGKILL)
+        cluster.add_worker()
+        runs.comes_to("first")
+        runs.comes_to("second")
+        runs.gate.open()
+        runs.ends("first", "second")
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -15,18 +15,21 @@ bool boundary_key_is_same(const struct boundary_key *a, const struct boundary_ke
          a->execution == b->execution;
 }
 
-void inbox_init(struct inbox *inbox, size_t message_bytes, int n_slots) {
+void inbox_init(struct inbox *inbox, size_t message_bytes, int n_slots, const struct backend_def *backend) {
   size_t pieces = (message_bytes + BOUNDARY_PIECE_BYTES - 1) / BOUNDARY_PIECE_BYTES;
   *inbox = (struct inbox){.message_bytes = message_bytes,
                           .n_pieces = pieces ? (uint32_t)pieces : 1,
                           .slots = mem_new((size_t)n_slots * sizeof *inbox->slots),
-                          .n_slots = n_slots};
+                          .n_slots = n_slots,
+                          .backend = backend};
   for (int s = 0; s < n_slots; s++)
     inbox->slots[s].pieces = mem_new(inbox->n_pieces);
 }
 
 void inbox_fini(struct inbox *inbox) {
   for (int s = 0; s < inbox->n_slots; s++) {
+    if (inbox->slots[s].bytes && inbox->backend->unpin)
+      inbox->backend->unpin(inbox->slots[s].bytes);
     free(inbox->slots[s].pieces);
     free(inbox->slots[s].bytes);
   }
@@ -41,6 +44,13 @@ static struct inbox_slot *slot_find(const struct inbox *inbox, const struct boun
   return NULL;
 }
 
+static unsigned char *bytes_new(const struct inbox *inbox) {
+  unsigned char *bytes = backend_pages_new(inbox->message_bytes);
+  if (bytes && inbox->backend->pin)
+    inbox->backend->pin(bytes, inbox->message_bytes);
+  return bytes;
+}
+
 /* Slots whose memory is there come first. */
 static struct inbox_slot *slot_begin(struct inbox *inbox, const struct boundary_key *key) {
   struct inbox_slot *slot = NULL;
@@ -48,7 +58,7 @@ static struct inbox_slot *slot_begin(struct inbox *inbox, const struct boundary_
     if (!inbox->slots[s].is_used && (!slot || (!slot->bytes && inbox->slots[s].bytes)))
       slot = &inbox->slots[s];
   if (slot && !slot->bytes)
-    slot->bytes = backend_pages_new(inbox->message_bytes);
+    slot->bytes = bytes_new(inbox);
   if (!slot || !slot->bytes)
     return NULL;
   slot->is_used = true;

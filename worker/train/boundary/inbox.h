@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "worker/backend/backend.h"
+
 /* The task and the execution of it that a message belongs to. */
 struct boundary_key {
   bool is_chunk;
@@ -50,10 +52,12 @@ struct inbox {
   struct inbox_slot *slots; /* [n_slots] */
   int n_slots;
   uint64_t n_come;
+  const struct backend_def *backend;
 };
 
-/* For so many messages of that size at a time. Memory comes with the first message of each slot. */
-void inbox_init(struct inbox *inbox, size_t message_bytes, int n_slots);
+/* For so many messages of that size at a time, which programs of the backend read. Memory comes with the
+   first message of each slot, pinned where the backend can, so that it copies from there without staging. */
+void inbox_init(struct inbox *inbox, size_t message_bytes, int n_slots, const struct backend_def *backend);
 void inbox_fini(struct inbox *inbox); /* nothing is claimed; safe on a zeroed one */
 
 /* A piece is to come. CLAIMED: its bytes are to be written to *to, then inbox_land. FULL also when there is

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/agree/random.h"
 #include "common/agree/sum.h"
 
 /* Evaluations go on before a chunk is over, so they are held up by what waits. */
@@ -104,8 +103,8 @@ static void edge_open(struct run *run, struct edge *edge, const char *address, i
   head.term = run->mates.term;
   head.team = run->mates.number;
   head.stage = (uint32_t)stage;
-  inbox_init(&edge->train, edge->in_bytes, n_slots);
-  inbox_init(&edge->evals, message_layout_bytes(&edge->eval), n_slots);
+  inbox_init(&edge->train, edge->in_bytes, n_slots, run->options.backend);
+  inbox_init(&edge->evals, message_layout_bytes(&edge->eval), n_slots, run->options.backend);
   edge->sender = sender_new(&(struct sender_options){.client = run->options.client,
                                                      .address = address,
                                                      .head = &head,
@@ -455,44 +454,8 @@ void edges_take_riders(struct executor *executor) {
   executor_deliver_parts(executor);
 }
 
-/* bf16 is the upper half of f32. */
-static void real_write(unsigned char *to, float real, int real_bytes) {
-  uint32_t bits;
-  memcpy(&bits, &real, sizeof bits);
-  if (real_bytes == sizeof bits)
-    memcpy(to, &bits, sizeof bits);
-  else
-    memcpy(to, &(uint16_t){(uint16_t)(bits >> 16)}, sizeof(uint16_t));
-}
-
-unsigned char *edges_draw(const struct executor *executor, enum backend_part part) {
-  const struct message_layout *layout = &edge_of(executor, part, false)->train_in;
-  struct backend_message message = {0};
-  uint64_t key = random_key((uint64_t)executor->stage, (uint64_t)part, 0, 0), drawn = 0;
-  unsigned char *bytes = calloc(1, message_layout_bytes(layout) + 1);
-  executor->run->options.backend->message(executor->train, part, false, &message);
-  for (int p = 0; p < message.n && bytes; p++) {
-    int each = message.real_bytes[p];
-    size_t reals = each ? message.sizes_bytes[p] / (size_t)each : 0;
-    for (size_t i = 0; i < reals; i++)
-      real_write(bytes + layout->offsets[p] + i * (size_t)each, 2 * random_uniform(key, drawn++) - 1, each);
-  }
-  return bytes;
-}
-
-void edges_look(const struct executor *executor, enum backend_part part, const unsigned char *message,
-                const void **pieces) {
-  message_look(&edge_of(executor, part, false)->train_in, message, pieces);
-}
-
-void edges_hash(const struct executor *executor, enum backend_part part, const void *const *pieces,
-                char hex[SHA256_HEX_SIZE]) {
-  const struct message_layout *layout = &edge_of(executor, part, true)->train_out;
-  unsigned char *message = calloc(1, message_layout_bytes(layout) + 1);
-  hex[0] = 0;
-  if (!message)
-    return;
-  message_write(layout, pieces, message);
-  sha256_hex(message, message_layout_bytes(layout), hex);
-  free(message);
+const struct message_layout *edges_train_layout(const struct executor *executor, enum backend_part part,
+                                                bool is_sent) {
+  const struct edge *edge = edge_of(executor, part, is_sent);
+  return is_sent ? &edge->train_out : &edge->train_in;
 }

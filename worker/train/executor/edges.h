@@ -54,14 +54,9 @@ void edges_send_riders(struct executor *executor);
 /* What rides with the message from above goes to where the task has such things. */
 void edges_take_riders(struct executor *executor);
 
-/* What the executor's program receives for a part across an edge, drawn by counters for the probe: reals
-   between -1 and 1, else zeros. Freed by the caller; NULL when out of memory. */
-unsigned char *edges_draw(const struct executor *executor, enum backend_part part);
-/* The same pieces as backend_run.receive says them. */
-void edges_look(const struct executor *executor, enum backend_part part, const unsigned char *message,
-                const void **pieces);
-/* A hash of what it sends for the part. */
-void edges_hash(const struct executor *executor, enum backend_part part, const void *const *pieces,
-                char hex[SHA256_HEX_SIZE]);
+/* Where the pieces lie of what the executor's train program receives for the part across an edge, or sends.
+ */
+const struct message_layout *edges_train_layout(const struct executor *executor, enum backend_part part,
+                                                bool is_sent);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "common/agree/sum.h"
 #include "worker/train/block/probe_weights.h"
-#include "worker/train/executor/edges.h"
+#include "worker/train/executor/edges_probe.h"
 
 static void on_statistic(struct task *task, int index, const float *data) {
   const struct statistic *statistic = &task->run->loaded.model->statistics[index];

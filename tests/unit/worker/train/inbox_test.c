@@ -34,9 +34,11 @@ static void all_come(struct inbox *inbox, const struct boundary_key *key, int by
     assert_int_equal(comes(inbox, key, p, byte), p == PIECES - 1);
 }
 
+static const struct backend_def without_pins;
+
 static int setup(void **state) {
   static struct inbox inbox;
-  inbox_init(&inbox, MESSAGE_BYTES, SLOTS);
+  inbox_init(&inbox, MESSAGE_BYTES, SLOTS, &without_pins);
   *state = &inbox;
   return 0;
 }
@@ -126,7 +128,7 @@ static void a_message_without_bytes_is_one_piece(void **state) {
   struct boundary_range nothing = {0, 0};
   void *to = NULL;
   (void)state;
-  inbox_init(&inbox, 0, 1);
+  inbox_init(&inbox, 0, 1, &without_pins);
   assert_int_equal(inbox_claim(&inbox, &FIRST, &nothing, &to), INBOX_CLAIMED);
   assert_true(inbox_land(&inbox, &FIRST, 0));
   assert_non_null(inbox_find(&inbox, &FIRST));

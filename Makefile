@@ -134,7 +134,7 @@ build/venv/.done: tests/requirements.txt
 	$(Q)rm -rf build/venv; python3 -m venv build/venv && build/venv/bin/pip -q install -r $< 2>build/venv/log && \
 	touch $@ || { tail -n 1 build/venv/log; rm -rf build/venv; echo "make: the tests that need $< are skipped"; } >&2
 
-# REPEAT=20 runs the programs so often for which the machine's speed could matter; ONLY="store lease": of those by name.
+# REPEAT=20: rounds, all but the first of tests for which the machine's speed could matter; ONLY="store lease": programs by name.
 RUN_TESTS = WEIR_BUILD_DIR=$(B) python3 tests/run.py --jobs=$(or $(JOBS),$$(nproc)) --repeat=$(or $(REPEAT),1) --only="$(ONLY)"
 BESIDE = $(filter $(B)/tests/simulation/%,$(TESTS)) # they only compute
 LONGEST = $(patsubst %,tests/integration/test_%.py,compose checkpoints) # first: nothing waits for them at the end

@@ -5,8 +5,8 @@
 
 Those after `--` only compute: they run beside the others, which wait and have deadlines, at a lower priority. A program
 fails as a whole when it dies, runs out of time or prints fewer results than its plan announces.
---jobs: so many of the others at a time (1). --only: programs that have one of the words in their command. --repeat: the
-programs that are_timed() run so often, and whatever failed in any round is named at the end."""
+--jobs: so many of the others at a time (1). --only: programs that have one of the words in their command. --repeat: so many
+rounds; the first has all tests, the others have the timed ones (timed.py), and whatever failed in any is named at the end."""
 import argparse
 import collections
 import concurrent.futures
@@ -15,39 +15,15 @@ import queue
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from timed import timed_tests
+
 LIMIT_SECONDS = float(os.environ.get("WEIR_TEST_LIMIT", "7200"))
 RESULT = re.compile(r"^(not )?ok\b[ \d]*(?:- )?(.*)$")
 PLAN = re.compile(r"^1\.\.(\d+)")
-TIMED = {".c": re.compile(r"pthread_|\bfork\(|sleep\("),
-         ".py": re.compile(r"\bwait_for\(|\bkill\(|sleep\(|Cluster\(|Process\(|Thread\(|crash_point|store_crash")}
-INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
-
-
-def source(path, seen):
-    """A C file with the headers beside it and below tests/ that it includes, and what those of tests/support declare."""
-    path = os.path.normpath(path)
-    if path in seen or not os.path.exists(os.path.join(ROOT, path)):
-        return ""
-    seen.add(path)
-    with open(os.path.join(ROOT, path)) as file:
-        text = file.read()
-    names = [name if name.startswith("tests/") else os.path.join(os.path.dirname(path), name)
-             for name in INCLUDE.findall(text)]
-    if path.startswith("tests/support/") and path.endswith(".h"):
-        names.append(path[:-2] + ".c")
-    return text + "".join(source(name, seen) for name in names)
-
-
-def is_timed(program):
-    """How fast the machine is could matter to it: it looks at processes or threads that go on meanwhile, or waits. A test
-    in C may leave that to a header of tests/. An integration test that only runs `weir` to its end is not timed."""
-    path = "tests/" + program.split()[0].rpartition("tests/")[2]
-    path += "" if path.endswith(".py") else ".c"
-    return bool(TIMED[os.path.splitext(path)[1]].search(source(path, set())))
 
 
 def run(command, prefix):
@@ -87,9 +63,10 @@ class Tally:
         self.lock, self.passed, self.failed, self.skipped = threading.Lock(), 0, 0, 0
         self.rounds, self.failures = collections.Counter(), collections.Counter()
 
-    def run(self, program, prefix):
+    def run(self, program, tests, prefix):
+        """tests: of the program; none: all of them."""
         began = time.monotonic()
-        passed, failed, skipped, output = run(program.split(), prefix)
+        passed, failed, skipped, output = run([*program.split(), *tests], prefix)
         with self.lock:
             self.rounds[program] += 1
             self.passed += passed
@@ -104,10 +81,10 @@ class Tally:
                 print(output[-8000:], flush=True)
 
     def run_all(self, programs, prefix):
-        """Until the queue is empty; several threads may share it."""
+        """(program, tests) until the queue is empty; several threads may share it."""
         while True:
             try:
-                self.run(programs.get_nowait(), prefix)
+                self.run(*programs.get_nowait(), prefix)
             except queue.Empty:
                 return
 
@@ -138,11 +115,16 @@ def main():
     options, programs = options.parse_known_args(arguments)
 
     def wanted(programs):
-        return [program for program in programs if not options.only or any(word in program for word in options.only)]
+        return [(program, ()) for program in programs
+                if not options.only or any(word in program for word in options.only)]
     first = wanted(programs)
-    again = [program for program in first if is_timed(program)]
+    again = [(program, tests) for program, tests in ((program, timed_tests(program)) for program, _ in first)
+             if tests is not None] if options.repeat > 1 else []
     tally = Tally()
-    with concurrent.futures.ThreadPoolExecutor(options.jobs + 1) as pool:
+    with tempfile.TemporaryDirectory(prefix="weir-rounds-") as kept, \
+            concurrent.futures.ThreadPoolExecutor(options.jobs + 1) as pool:
+        if options.repeat > 1:
+            os.environ["WEIR_TEST_KEPT"] = kept
         work = queue_of(first + (options.repeat - 1) * again)
         threads = [pool.submit(tally.run_all, queue_of(wanted(beside)), ["nice"])]
         threads += [pool.submit(tally.run_all, work, []) for _ in range(options.jobs)]

@@ -45,7 +45,7 @@ data:
   train: {{format: idx, images: train-images-idx3, labels: train-labels-idx1}}
   transforms: [{{scale: 0.00392156862745098}}]
 train:
-  steps: 42
+  steps: 27
   batch: 16
   microbatches: 2
   seed: 3
@@ -335,7 +335,7 @@ class Inputs:
     def __init__(self, folder, store):
         self.store = store
         folder.small_data(160, 16)
-        weir("model", "mlp", "--hidden", "400,200", "--seed", "3", "-o", folder.file("mlp.onnx"))
+        weir("model", "mlp", "--hidden", "200,100", "--seed", "3", "-o", folder.file("mlp.onnx"))
         self.spec = folder.file("spec.yaml", SPEC.format(root=folder.path))
         self.reference, self.ranges = None, {}
 

@@ -27,6 +27,7 @@ SIMULATED = os.path.join(BUILD, "simulation", "weir-cuda.so")
 DATA = "/usr/share/datasets/fashion-mnist"
 # Sanitizers and busy machines make everything slower; no test passes because of a time.
 PATIENCE = float(os.environ.get("WEIR_TEST_PATIENCE", "240"))
+KEPT = os.environ.get("WEIR_TEST_KEPT")  # a folder of tests/run.py: what a round leaves there need not be made again
 PORTS, BUS = range(10000, 20000), 10000  # where a Redis Cluster's bus is; both below those that the system gives unasked
 RESERVED = {}
 
@@ -42,13 +43,15 @@ def program(name):
 
 
 def wait_for(condition, what):
-    """The first true value of condition(); AssertionError when it does not come."""
+    """The first true value of condition(); AssertionError when it does not come. Most of the time is left to those who are
+    waited for: a look may take a process."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
+        began = time.monotonic()
         value = condition()
         if value:
             return value
-        time.sleep(0.01)
+        time.sleep(min(max(0.01, 9 * (time.monotonic() - began)), 1))
     raise AssertionError(f"waited in vain for {what}")
 
 

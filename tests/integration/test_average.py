@@ -8,7 +8,7 @@ from gate import Gate
 from harness import (Cluster, Folder, Process, children_of, done_event, main, newest_step, program, read_metrics,
                      wait_for, weir)
 
-STEPS, EVERY = 120, 10
+STEPS, EVERY = 60, 10
 MODEL = ("lenet", "--channels", "4,8", "--hidden", "400", "--batch-norm", "--seed", "3")
 # Groups with and without momentum keep blocks of different sizes.
 OPTIMIZER = ("optimizer: {name: sgd, lr: 0.05, momentum: 0.9, weight_decay: 0.001, groups: "

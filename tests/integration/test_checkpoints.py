@@ -226,7 +226,7 @@ def test_a_store_url_with_a_password_is_refused_on_a_command_line():
 def test_a_paused_run_resumes_from_the_step_asked_for_with_the_same_result():
     with Folder() as folder, Cluster(folder, servers=2, workers=2, is_patient=True, gate=Gate(folder)) as cluster:
         at = ("--coordinator", cluster.address)
-        spec = small_run(folder, steps=2000, tail="checkpoint: {every_steps: 100, keep: 50}\n", hidden=64)
+        spec = small_run(folder, steps=800, tail="checkpoint: {every_steps: 100, keep: 50}\n", hidden=64)
         undisturbed, metrics = finish(cluster, spec), folder.file("m.jsonl")
         cluster.gate.stop_at(250)
         run = weir("submit", spec, *at).stdout.strip()
@@ -237,7 +237,7 @@ def test_a_paused_run_resumes_from_the_step_asked_for_with_the_same_result():
             cluster.gate.crawl(lambda: cluster.json("status", run)["state"] == "paused", "the pause")
             cluster.gate.open()
             status = cluster.json("status", run)
-            assert status["step"] == status["checkpoint_step"] < 2000, status
+            assert status["step"] == status["checkpoint_step"] < 800, status
             steps = [entry["step"] for entry in cluster.json("checkpoints", run)]
             assert steps[-1] == status["step"]
             # a boundary that comes while the last checkpoint is still being written has none
@@ -248,7 +248,7 @@ def test_a_paused_run_resumes_from_the_step_asked_for_with_the_same_result():
             assert watcher.wait() == 0, watcher.output()[-2000:]
         again = [event["step"] for event in read_metrics(metrics)
                  if event["event"] == "step" and event.get("incarnation")]
-        assert again == list(range(asked, 2000)), (asked, again[:3], len(again))
+        assert again == list(range(asked, 800)), (asked, again[:3], len(again))
         assert done_event(metrics)["weights_sha256"] == cluster.json("status", undisturbed)["weights_sha256"]
         refused("done", "resume", run, *at)
 
@@ -324,7 +324,7 @@ def test_weights_that_do_not_fit_are_refused_by_name():
         refused("is not a FILE.safetensors", "train", spec, "--from", "source")
 
 
-LONG = {"steps": 1500, "tail": "checkpoint: {every_steps: 100, keep: 3}\n", "hidden": 64}
+LONG = {"steps": 600, "tail": "checkpoint: {every_steps: 40, keep: 3}\n", "hidden": 64}
 TRAIN = ("--workers", 2, "--servers", 2, "--threads", 1)
 
 
@@ -369,7 +369,7 @@ def test_an_interrupted_training_resumes_with_the_printed_command_and_the_same_r
             printed = training.output()
         assert not [pid for pid in children if os.path.exists(f"/proc/{pid}")], "all are gone"
         paused = int(re.search(r"is paused at step (\d+)", printed).group(1))
-        assert 150 < paused < 1500, printed[-1000:]
+        assert 150 < paused < LONG["steps"], printed[-1000:]
         assert {steps for _, steps in shown_steps(printed)} == {LONG["steps"]}, printed
         command = shlex.split(re.search(r"to resume: (.*)", printed).group(1))
         assert command[1:4] == ["train", spec, setting] and "--resume" in command and str(out) in command, command
@@ -396,7 +396,7 @@ def test_a_training_that_was_killed_altogether_resumes_with_the_same_result():
         gate, out = Gate(folder), folder.file("out")
         metrics = os.path.join(out, "metrics.jsonl")
         arguments = ("train", spec, *TRAIN, "--out", out)
-        for target, options in ((250, ()), (800, ("--resume",))):
+        for target, options in ((100, ()), (300, ("--resume",))):
             gate.stop_at(target + 100)
             with Process(program("weir"), *arguments, *options, env=gate.environment) as training:
                 wait_for(lambda: newest_step(metrics) >= target or training.child.poll() is not None, "steps")
@@ -420,9 +420,9 @@ def test_a_training_survives_the_death_of_each_of_its_processes():
         undisturbed = undisturbed_metrics(folder, spec)
         gate, out = Gate(folder), folder.file("out")
         metrics = os.path.join(out, "metrics.jsonl")
-        gate.stop_at(250)
+        gate.stop_at(160)
         with Process(program("weir"), "train", spec, *TRAIN, "--out", out, env=gate.environment) as training:
-            for target, role in ((150, "--role=parameters"), (500, "--role=coordinator"), (800, "--threads=1")):
+            for target, role in ((60, "--role=parameters"), (200, "--role=coordinator"), (340, "--threads=1")):
                 gate.stop_at(target + 100)
                 wait_for(lambda: newest_step(metrics) >= target or training.child.poll() is not None, "steps")
                 assert training.child.poll() is None, training.output()[-3000:]

@@ -15,8 +15,9 @@ import time
 
 from engine import Engine, skip_if_offline
 from gate import Gate
-from harness import BUILD, PATIENCE, ROOT, Skip, main, program, wait_for
+from harness import BUILD, KEPT, PATIENCE, ROOT, Skip, main, program, wait_for
 
+IMAGES = ("weir", "weir-redis", "weir-data")
 IMAGE_BYTES_MAX = 100_000_000  # above the base
 STEPS = 1000
 STEPS_WHILE_KILLED = 40  # at most: then the run stands still until it is looked at
@@ -91,14 +92,25 @@ class Compose:
         shutil.copy(self.gate.variables["LD_PRELOAD"], self.folder)
         self.extra = self.file("extra.yaml", EXTRA.format(folder=self.folder, library=library, gate=gate))
         atexit.register(self.down)
-        built = self.compose("build", check=False)
-        skip_if_offline(built.stdout)
-        assert built.returncode == 0, f"build: {built.stdout[-4000:]}"
+        self.make_images()
         self.compose("up", "-d")
         try:
             wait_for(lambda: all(map(self.healthy, ("redis", "coordinator", "server"))), "health")
         except AssertionError as late:
             raise AssertionError(f"{late}\n{self.logs()}") from late
+
+    def make_images(self):
+        """In the first of several rounds; the others have its images."""
+        kept = os.path.join(KEPT, "images.tar") if KEPT else None
+        if kept and os.path.exists(kept):
+            self.engine.docker("load", "--input", kept)
+            return
+        built = self.compose("build", check=False)
+        skip_if_offline(built.stdout)
+        assert built.returncode == 0, f"build: {built.stdout[-4000:]}"
+        if kept:
+            self.engine.docker("save", "--output", kept + ".part", *IMAGES)
+            os.rename(kept + ".part", kept)
 
     def file(self, name, content):
         path = os.path.join(self.folder, name)

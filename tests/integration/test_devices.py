@@ -30,10 +30,10 @@ def refusal(device, environment):
     return done.stderr
 
 
-def small_spec(folder, steps=6, microbatches=2, train=""):
-    """Of LeNet on a little data; train: further lines of that section."""
+def small_spec(folder, steps=6, microbatches=2, train="", model=("lenet",)):
+    """On a little data; train: further lines of that section."""
     folder.small_data(240, 60)
-    path = folder.small_spec(folder.model("lenet"), microbatches, steps, steps)
+    path = folder.small_spec(folder.model(*model), microbatches, steps, steps)
     with open(path) as file:
         text = file.read()
     return folder.file("device-spec.yaml", text.replace("  seed: 3\n", f"  seed: 3\n{train}"))
@@ -283,14 +283,14 @@ def test_gpus_of_one_worker_and_of_a_group_give_the_bits_of_one():
 
 
 def test_a_group_of_simulated_gpus_outlives_its_members():
-    environment = simulated_gpus(devices=4)
+    environment, model = simulated_gpus(devices=4), ("mlp", "--hidden", 100)
     with Folder() as folder, Cluster(folder, workers=0, gate=Gate(folder)) as cluster:
-        _, undisturbed = train(folder, small_spec(folder, steps=16, microbatches=6), "undisturbed", "--device", "cuda",
-                               env=environment)
+        _, undisturbed = train(folder, small_spec(folder, steps=16, microbatches=6, model=model), "undisturbed", "--device",
+                               "cuda", env=environment)
         for device in "cuda:0,1", "cuda:2", "cuda:3":
             cluster.add_worker(options=("--device", device), env=environment)
         wait_for(lambda: len(cluster.json("workers")) == 3, "the workers")
-        spec = small_spec(folder, steps=16, microbatches=6, train="  collective: nccl\n")
+        spec = small_spec(folder, steps=16, microbatches=6, train="  collective: nccl\n", model=model)
         with open(spec, "a") as file:
             file.write("workers: {min: 3}\n")
         cluster.gate.stop_at(4)

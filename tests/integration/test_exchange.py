@@ -92,11 +92,11 @@ def test_a_server_killed_while_sums_are_exchanged_changes_nothing():
     with Folder() as folder:
         folder.model(*MODEL)
         for name, victim in (("clip-norm", 0), ("adafactor", 1), ("lamb", 0)):
-            spec = write_spec(folder, name, 150)
+            spec = write_spec(folder, name, 60)
             calm, stormy = (folder.file(f"{kind}-{name}-{victim}") for kind in ("calm", "stormy"))
             weir("train", spec, "--out", calm, "--metrics", calm + ".jsonl")
             gate = Gate(folder)
-            gate.stop_at(100)
+            gate.stop_at(40)
             with Process(program("weir"), "train", spec, "--workers", 2, "--servers", 2, "--threads", 1, "--out", stormy,
                          "--metrics", stormy + ".jsonl", env=gate.environment) as training:
                 wait_for(lambda: newest_step(stormy + ".jsonl") >= 10, "step 10")

@@ -91,14 +91,16 @@ def add_gpu_worker(cluster, device):
 def test_gpu_workers_of_a_team_die_without_a_bit_lost():
     """Of each stage one; a worker to spare takes what is lost."""
     with Folder() as folder, Cluster(folder, workers=0, is_patient=True, gate=Gate(folder)) as cluster:
-        runs = GpuRuns(folder, norms_spec(folder, "bf16"), devices=3)
-        runs.text = runs.text.replace("  steps: 2\n", "  steps: 80\n").replace("every_steps: 2}", "every_steps: 20}")
+        folder.small_data(96, 30)
+        model = folder.model("mlp", "--hidden", "100,50", "--batch-norm", "--dropout", "0.25")
+        runs = GpuRuns(folder, gpu_spec(folder, model, "bf16"), devices=3)
+        runs.text = runs.text.replace("  steps: 2\n", "  steps: 24\n").replace("every_steps: 2}", "every_steps: 6}")
         runs.train(1)
         whole = outcome(os.path.join(runs.out, "metrics.jsonl"))
         workers = [add_gpu_worker(cluster, device) for device in range(3)]
-        with GpuRun(folder, cluster, runs.write(stages=2), stop=10) as run:
-            run.wait_step(10)
-            for stage, stop in (1, 30), (0, 60):
+        with GpuRun(folder, cluster, runs.write(stages=2), stop=4) as run:
+            run.wait_step(4)
+            for stage, stop in (1, 10), (0, 16):
                 busy = {row["pid"] for row in cluster.json("workers") if row["microbatches"] > 0}
                 lost, = (worker for worker in workers if worker.child.pid in busy and held(worker.output())[0] == stage)
                 spare, = (worker for worker in workers if worker.child.pid not in busy)

@@ -22,7 +22,7 @@ class Runs:
 
     def __enter__(self):
         self.folder = Folder().__enter__()
-        self.folder.small_data(1200, 300)
+        self.folder.small_data(480, 60)
         weir("model", "lenet", "--channels", "4,8", "--hidden", "512,200", "--batch-norm", "--seed", "3", "-o",
              self.folder.file("lenet.onnx"))
         self.calm = {}
@@ -276,14 +276,14 @@ def test_gpus_of_a_group_that_die_and_come_change_no_bit():
     """Versions are read in host memory and on devices in turn."""
     environment = simulated_gpus(devices=4, tell=1)
     with Runs() as runs, Cluster(runs.folder, servers=1, workers=0, gate=Gate(runs.folder)) as cluster:
-        model = runs.folder.model("mlp", "--hidden", "60")
+        model = runs.folder.model("mlp", "--hidden", "30")
         calm = runs.folder.file("calm-gpu.jsonl")
-        weir("train", runs.spec(4, 60, "none", model=model), "--device", "cuda", "--out", calm + ".out", "--metrics",
+        weir("train", runs.spec(4, 48, "none", model=model), "--device", "cuda", "--out", calm + ".out", "--metrics",
              calm, env=environment)
         for number in range(3):
             cluster.add_worker(options=("--device", f"cuda:{number}"), env=environment)
         cluster.gate.stop_at(12)
-        client, metrics = runs.follow(cluster, runs.spec(4, 60, "nccl", workers=3, model=model), "dying")
+        client, metrics = runs.follow(cluster, runs.spec(4, 48, "nccl", workers=3, model=model), "dying")
         with client:
             for victim in (0, 1):  # each has some of the weights to give
                 step = max(newest_step(metrics), 0) + 6

@@ -12,7 +12,7 @@ from harness import (PEER_PYTHON, Cluster, Folder, Process, Skip, assert_recover
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 STEPS, EVERY, TEARS = 240, 40, 2
-MODEL = ("lenet", "--channels", "16,32", "--hidden", "400", "--batch-norm", "--seed", "3")
+MODEL = ("lenet", "--channels", "8,16", "--hidden", "400", "--batch-norm", "--seed", "3")
 
 
 class Pusher:

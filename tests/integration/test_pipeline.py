@@ -10,6 +10,7 @@ import signal
 from frozen_thread import FrozenThread
 from gate import Gate
 from harness import Cluster, Folder, done_event, main, newest_step, read_metrics, simulated_gpus, wait_for, weir
+from test_hang import Run as EndlessRun, losses, undisturbed
 from test_recompute import STEPS, graph_specs
 from test_recovery import Run
 
@@ -110,20 +111,15 @@ def test_skips_tied_weights_and_recurrence_keep_their_bits():
             compare(name, folder, spec)
 
 
-def test_workers_in_stages_die_freeze_hang_and_join_without_a_bit_lost():
-    """Beside each other, and beside one that computes whole microbatches as it has no stages of its own: one thread."""
+def test_workers_in_stages_die_freeze_and_join_without_a_bit_lost():
+    """Beside each other."""
     with Folder() as folder, Cluster(folder, workers=0, is_patient=True, gate=Gate(folder)) as cluster:
         first, second = (cluster.add_worker(options=("--threads", "2")) for _ in range(2))
         with Run(folder, cluster, stop=20, more="workers: {stages: 2}\n") as run:
-            with run.held(then=60):
-                pass
-            with FrozenThread(first.child.pid, "executor 1"):  # its highest stage; the others' pushes are let through
-                run.crawl(lambda: newest_step(run.metrics) >= 60, "steps while a stage hangs")
-            run.go(100)
-            run.wait_step(80)
+            run.wait_step(20)
             first.send(signal.SIGKILL)
-            run.go(140)
-            run.wait_step(120)
+            run.go(60)
+            run.wait_step(40)
             third = cluster.add_worker(options=("--threads", "4"))
             run.crawl(lambda: " joined run=" in third.output(), "another worker's joining")
             second.send(signal.SIGSTOP)
@@ -132,6 +128,22 @@ def test_workers_in_stages_die_freeze_hang_and_join_without_a_bit_lost():
             second.send(signal.SIGCONT)
             run.end()
             assert run.incarnation() == 0, "nothing was rolled back"
+
+
+def test_what_a_stage_that_hangs_owes_is_computed_by_another_worker_without_a_bit_lost():
+    """The run is endless, so that the thread can be stopped in mid-run however fast the run is."""
+    with Folder() as folder, Cluster(folder, workers=0, is_patient=True) as cluster:
+        workers = [cluster.add_worker(options=("--threads", "2")) for _ in range(2)]
+        with EndlessRun(folder, cluster, "workers: {stages: 2}\n") as run:
+            run.wait_step(1)
+            wait_for(lambda: all(row["speed"] > 0 for row in cluster.json("workers")), "the speed at which each usually computes")
+            with FrozenThread(workers[0].child.pid, "executor 1"):  # its highest stage
+                run.wait_step(newest_step(run.metrics) + 30)
+            steps = newest_step(run.metrics) + 20
+            run.wait_step(steps)
+            weir("cancel", "small", "--coordinator", cluster.address)
+            assert run.client.wait() == 1, run.client.output()[-2000:]
+            assert losses(run.metrics, steps) == undisturbed(folder, steps)
 
 
 def refused(folder, model, keys, words, train=TRAIN, options=()):

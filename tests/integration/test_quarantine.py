@@ -9,7 +9,7 @@ from harness import (PEER_PYTHON, Cluster, Folder, Process, Skip, assert_recover
                      wait_for, weir)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-STEPS, FEATURES, SAMPLES = 3000, 1200, 480
+STEPS, FEATURES, SAMPLES = 900, 1200, 480
 LIES_MAX = 50  # it is found out by the first of them that a sum is made of
 # The loss is a product with a weight for each feature, times a constant: that is what its gradient has, at every step.
 MAKE_MODEL = """

@@ -23,8 +23,8 @@ def write_spec(folder, every=EVERY, more=""):
     folder.small_data(480, 24)
     path = folder.small_spec(folder.model(*MODEL), 4, STEPS, EVERY)
     with open(path) as file:
-        text = file.read().replace(*OPTIMIZER)
-    assert OPTIMIZER[1] in text
+        text = file.read().replace(*OPTIMIZER).replace("batch: 48\n", "batch: 24\n")
+    assert OPTIMIZER[1] in text and "batch: 24" in text
     return folder.file("spec.yaml", text + f"checkpoint: {{every_steps: {every}, keep: 2}}\n" + more)
 
 

@@ -5,13 +5,14 @@ import signal
 import time
 
 from gate import Gate
-from harness import (Cluster, Folder, Process, children_of, done_event, main, newest_step, outcome, program,
+from harness import (DATA, Cluster, Folder, Process, children_of, done_event, main, newest_step, outcome, program,
                      read_metrics, wait_for, weir)
 
 STEPS = 24
-# Two tensors of many blocks, batch norm for the statistics blocks, convolutions for the blocked layouts, dropout
-# for the random numbers.
-MODEL = ("lenet", "--channels", "8,16", "--hidden", "1024,1024", "--batch-norm", "--dropout", "0.25", "--seed", "3")
+# Batch norm for the statistics blocks, convolutions for the blocked layouts, dropout for the random numbers.
+LENET = ("lenet", "--channels", "8,16", "--batch-norm", "--dropout", "0.25", "--seed", "3", "--hidden")
+SMALL = (*LENET, "300,300")
+MODEL = (*LENET, "1024,1024")  # two tensors of many blocks
 # workers, servers, threads per worker
 CLUSTERS = ((1, 1, 1), (3, 1, 2), (2, 2, 5), (4, 3, 1))
 
@@ -23,8 +24,11 @@ def train_section(microbatches, seed=7, steps=STEPS):
 
 
 def write_spec(folder, microbatches, **options):
-    return folder.spec(folder.file("lenet.onnx"), name=f"spec-{microbatches}-{len(options)}.yaml",
+    folder.small_data(960, 12)
+    path = folder.spec(folder.file("lenet.onnx"), name=f"spec-{microbatches}-{len(options)}.yaml",
                        train=train_section(microbatches, **options))
+    with open(path) as file:
+        return folder.file(path, file.read().replace(DATA, folder.path).replace("-ubyte.gz", ""))
 
 
 def train(folder, spec, workers, servers, threads):
@@ -53,7 +57,7 @@ def test_any_cluster_ends_in_the_same_weights():
 
 def test_a_worker_killed_and_another_started_in_mid_run_change_nothing():
     with Folder() as folder:
-        folder.model(*MODEL)
+        folder.model(*SMALL)
         spec = write_spec(folder, 8, steps=60)
         calm = train(folder, spec, 1, 1, 2)
         gate, metrics = Gate(folder), folder.file("stormy.jsonl")
@@ -83,7 +87,7 @@ def test_a_worker_killed_and_another_started_in_mid_run_change_nothing():
 
 def test_a_worker_that_is_told_to_stop_hands_its_work_back():
     with Folder() as folder:
-        folder.model(*MODEL)
+        folder.model(*SMALL)
         spec = write_spec(folder, 6, steps=40)
         calm = train(folder, spec, 1, 1, 2)
         gate, metrics = Gate(folder), folder.file("drained.jsonl")
@@ -101,7 +105,7 @@ def test_a_worker_that_is_told_to_stop_hands_its_work_back():
 
 def test_a_frozen_worker_is_evicted_and_the_run_goes_on():
     with Folder() as folder:
-        folder.model(*MODEL)
+        folder.model(*SMALL)
         spec = write_spec(folder, 8, steps=40)
         calm = train(folder, spec, 1, 1, 2)
         gate, metrics = Gate(folder), folder.file("frozen.jsonl")
@@ -122,8 +126,8 @@ def test_a_frozen_worker_is_evicted_and_the_run_goes_on():
 
 def test_all_workers_killed_at_once_lose_no_step_and_no_evaluation():
     with Folder() as folder:
-        folder.small_data(2000, 600)
-        folder.model(*MODEL)
+        folder.small_data(960, 300)
+        folder.model(*SMALL)
         spec = folder.small_spec("lenet.onnx", 6, steps=60, eval_steps=3)
         weir("train", spec, "--out", folder.file("calm"), "--metrics", folder.file("calm.jsonl"))
         metrics = folder.file("stormy.jsonl")

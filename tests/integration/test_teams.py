@@ -153,14 +153,16 @@ def test_workers_of_a_team_die_freeze_and_are_replaced_without_a_bit_lost():
 def test_a_worker_that_hangs_at_its_stage_is_found_and_its_stage_taken_over():
     """Its process goes on, and its heartbeats: it is busy, and completes nothing. The run is endless, so that the thread can
     be stopped in mid-run however fast the run is."""
-    with Folder() as folder, Cluster(folder, workers=3, is_patient=True) as cluster, \
+    with Folder() as folder, Cluster(folder, workers=3, is_patient=True, gate=Gate(folder)) as cluster, \
             EndlessRun(folder, cluster, "workers: {stages: 2}\n") as run:
+        cluster.gate.stop_at(1)
         run.wait_step(1)
         wait_for(lambda: all(" worker loaded " in worker.output() for worker in cluster.workers), "the spare worker's loading")
         lower, upper = sorted((worker for worker in cluster.workers if row_of(cluster, worker)["microbatches"] > 0),
                               key=lambda worker: held(worker.output())[0])
         spare, = set(cluster.workers) - {lower, upper}
-        wait_for(lambda: row_of(cluster, upper)["speed"] > 0, "the speed at which it usually computes")
+        cluster.gate.crawl(lambda: row_of(cluster, upper)["speed"] > 0, "the speed at which it usually computes")
+        cluster.gate.open()
         with FrozenThread(upper.child.pid, "executor 0"):
             run.wait_step(newest_step(run.metrics) + 30)  # none of them is possible without a worker at its stage
             assert held(spare.output())[0] == 1, "the spare worker has the stage of the one that hangs"

@@ -45,14 +45,27 @@ def program(name):
 def wait_for(condition, what):
     """The first true value of condition(); AssertionError when it does not come. Most of the time is left to those who are
     waited for: a look may take a process."""
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        began = time.monotonic()
+    begin = time.monotonic()
+    while (look := time.monotonic()) < begin + PATIENCE:
         value = condition()
         if value:
             return value
-        time.sleep(min(max(0.01, 9 * (time.monotonic() - began)), 1))
+        time.sleep(min(max(0.01, 9 * (time.monotonic() - look), (look - begin) / 10), 1))
     raise AssertionError(f"waited in vain for {what}")
+
+
+def kept(name, make):
+    """What make() returns, which JSON can say and which is the same each time: made in the first of several rounds."""
+    path = KEPT and os.path.join(KEPT, name + ".json")
+    if path and os.path.exists(path):
+        with open(path) as file:
+            return json.load(file)
+    value = make()
+    if path:
+        with tempfile.NamedTemporaryFile("w", dir=KEPT, delete=False) as file:
+            json.dump(value, file)
+        os.rename(file.name, path)
+    return value
 
 
 def skip_unless_gpu():

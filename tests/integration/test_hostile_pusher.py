@@ -7,7 +7,7 @@ import signal
 import subprocess
 
 from gate import Gate
-from harness import (PEER_PYTHON, Cluster, Folder, Process, Skip, assert_recovered, main, newest_step, outcome, program,
+from harness import (PEER_PYTHON, Cluster, Folder, Process, Skip, assert_recovered, kept, main, newest_step, outcome, program,
                      wait_for, weir)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -51,9 +51,11 @@ def write_spec(folder):
 
 
 def undisturbed():
-    with Folder() as folder:
-        weir("train", write_spec(folder), "--threads", 1, "--out", folder.file("out"))
-        return outcome(folder.file("out/metrics.jsonl"))
+    def train():
+        with Folder() as folder:
+            weir("train", write_spec(folder), "--threads", 1, "--out", folder.file("out"))
+            return outcome(folder.file("out/metrics.jsonl"))
+    return kept("hostile-pusher", train)
 
 
 def assert_refused(answer):

@@ -132,11 +132,14 @@ def test_workers_in_stages_die_freeze_and_join_without_a_bit_lost():
 
 def test_what_a_stage_that_hangs_owes_is_computed_by_another_worker_without_a_bit_lost():
     """The run is endless, so that the thread can be stopped in mid-run however fast the run is."""
-    with Folder() as folder, Cluster(folder, workers=0, is_patient=True) as cluster:
+    with Folder() as folder, Cluster(folder, workers=0, is_patient=True, gate=Gate(folder)) as cluster:
         workers = [cluster.add_worker(options=("--threads", "2")) for _ in range(2)]
+        cluster.gate.stop_at(1)
         with EndlessRun(folder, cluster, "workers: {stages: 2}\n") as run:
             run.wait_step(1)
-            wait_for(lambda: all(row["speed"] > 0 for row in cluster.json("workers")), "the speed at which each usually computes")
+            cluster.gate.crawl(lambda: [row["speed"] > 0 for row in cluster.json("workers")] == [True, True],
+                               "the speed at which each usually computes")
+            cluster.gate.open()
             with FrozenThread(workers[0].child.pid, "executor 1"):  # its highest stage
                 run.wait_step(newest_step(run.metrics) + 30)
             steps = newest_step(run.metrics) + 20

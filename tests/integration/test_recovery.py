@@ -4,18 +4,18 @@ The model has batch norm and dropout, the optimizer two slots and a momentum tha
 checkpoint falls on an evaluation: whatever a roll-back could forget would show in the weights, or in a step's loss. What
 happens to a run happens in its middle: it goes no further than to a step that the test names (gate.py)."""
 import contextlib
+import functools
 import os
 import signal
 import time
 
 from gate import Gate
-from harness import (Cluster, Folder, Process, assert_recovered, children_of, main, newest_step, outcome, program,
+from harness import (Cluster, Folder, Process, assert_recovered, children_of, kept, main, newest_step, outcome, program,
                      read_metrics, wait_for, weir)
 
 STEPS, EVERY = 240, 10
 OPTIMIZER = ("{name: sgd, lr: 0.05, momentum: 0.9}", "{name: nadam, lr: 0.004, momentum_decay: 0.1}")
 MODEL = ("lenet", "--channels", "4,8", "--hidden", "400", "--batch-norm", "--dropout", "0.25", "--seed", "3")
-UNDISTURBED = []
 
 
 def write_spec(folder, every=EVERY, more=""):
@@ -28,13 +28,14 @@ def write_spec(folder, every=EVERY, more=""):
     return folder.file("spec.yaml", text + f"checkpoint: {{every_steps: {every}, keep: 2}}\n" + more)
 
 
+@functools.cache
 def undisturbed():
     """The outcome of a run of its own that nobody disturbs."""
-    if not UNDISTURBED:
+    def train():
         with Folder() as folder:
             weir("train", write_spec(folder), "--threads", 1, "--out", folder.file("out"))
-            UNDISTURBED.append(outcome(folder.file("out/metrics.jsonl")))
-    return UNDISTURBED[0]
+            return outcome(folder.file("out/metrics.jsonl"))
+    return kept("recovery", train)
 
 
 class Run:

@@ -120,7 +120,8 @@ def bench_pipeline():
 
 
 def bench_coordinator():
-    subprocess.run([program("tests/bench/coordinator_bench")], check=True)
+    for name in ("coordinator_bench", "fleet_bench"):
+        subprocess.run([program("tests/bench/" + name)], check=True)
 
 
 PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench_optimizers, "data": bench_data,

@@ -2,6 +2,7 @@
 #include "server/coordinator/core/claims.h"
 
 #include "common/base/log.h"
+#include "common/base/memory.h"
 #include "server/coordinator/core/line.h"
 #include "server/coordinator/core/settle.h"
 #include "server/coordinator/messages/orders.h"
@@ -27,6 +28,7 @@ struct claims {
   int n;
   struct member **workers;
   int n_workers;
+  struct share_supply supply;
 };
 
 static bool is_claiming(const struct coordinator *coordinator, const struct run *run) {
@@ -65,10 +67,10 @@ static void find_workers(struct coordinator *coordinator, struct claims *claims)
   }
 }
 
-static uint32_t count_suited(const struct claims *claims, const struct run *run) {
+static uint32_t count_suited(const struct claims *claims, const struct run *run, int kind) {
   uint32_t count = 0;
-  if (run->n_refused == 0 && coordinator_required(run).n == 0)
-    return (uint32_t)claims->n_workers;
+  if (run->n_refused == 0)
+    return share_count_suited(&claims->supply, kind);
   for (int i = 0; i < claims->n_workers; i++)
     count += coordinator_suits(run, claims->workers[i]);
   return count;
@@ -129,22 +131,24 @@ static struct claims weigh(struct coordinator *coordinator) {
                           .shares = arena_new(arena, most * sizeof *claims.shares),
                           .workers =
                               arena_new(arena, (size_t)coordinator->n_members * sizeof *claims.workers)};
-  struct share_supply supply;
+  int *kinds = arena_new(arena, most * sizeof *kinds);
   struct line line = {0};
   find_workers(coordinator, &claims);
   line_count_turns(coordinator);
-  for (int i = 0; i < coordinator->n_runs; i++) {
-    struct run *run = coordinator->runs[i];
-    if (!run->claim.is_made)
-      continue;
+  for (int i = 0; i < coordinator->n_runs; i++)
+    if (coordinator->runs[i]->claim.is_made)
+      claims.runs[claims.n++] = coordinator->runs[i];
+  claims.supply =
+      pools_of(&(struct pooled){claims.workers, claims.n_workers, claims.runs, claims.n}, kinds, arena);
+  for (int i = 0; i < claims.n; i++) {
+    struct run *run = claims.runs[i];
     if (!line.is_known || line.priority != line_priority(run))
       line = line_of(coordinator, line_priority(run));
-    claims.runs[claims.n] = run;
-    claims.list[claims.n] = claim_of(coordinator, run, count_suited(&claims, run));
-    claims.list[claims.n++].place = line_place(run, &line, (uint32_t)claims.n_workers);
+    claims.list[i] = claim_of(coordinator, run, count_suited(&claims, run, kinds[i]));
+    claims.list[i].place = line_place(run, &line, (uint32_t)claims.n_workers);
+    claims.list[i].kind = kinds[i];
   }
-  supply = pools_of(&(struct pooled){claims.workers, claims.n_workers, claims.runs, claims.n}, arena);
-  share_workers(claims.list, claims.n, &supply, claims.shares);
+  share_workers(claims.list, claims.n, &claims.supply, claims.shares);
   take_shares(&claims);
   return claims;
 }
@@ -247,12 +251,12 @@ static struct member *find_lent(struct coordinator *coordinator, const struct ru
     if (!is_held(coordinator, member) || lender == run || !lender->claim.is_made ||
         !coordinator_suits(run, member))
       continue;
-    if ((lender->claim.held <= lender->claim.share && !can_do_without(coordinator, member)) ||
-        (has_work(member) && (!may_be_cut(lender) || is_within_turn(coordinator, lender, run))) ||
-        (!is_urgent && coordinator->now_ms - member->given_ms < TENURE_MS))
+    if ((has_work(member) && (!may_be_cut(lender) || is_within_turn(coordinator, lender, run))) ||
+        (!is_urgent && coordinator->now_ms - member->given_ms < TENURE_MS) ||
+        (found && !is_looser(member, found)) ||
+        (lender->claim.held <= lender->claim.share && !can_do_without(coordinator, member)))
       continue;
-    if (!found || is_looser(member, found))
-      found = member;
+    found = member;
   }
   return found;
 }
@@ -293,7 +297,8 @@ static struct member *find_unsuited(const struct coordinator *coordinator, const
 static void let_go(struct coordinator *coordinator, struct run *run) {
   const Weir__WorkersSpec *spec = run->spec->workers;
   struct member *unsuited;
-  while (spec->n_require && may_be_cut(run) && (unsuited = find_unsuited(coordinator, run)))
+  while (spec->n_require && run->claim.held && may_be_cut(run) &&
+         (unsuited = find_unsuited(coordinator, run)))
     take_back(coordinator, unsuited, "workers.require asks for others");
   while (spec->has_max && run->claim.held > spec->max && may_be_cut(run)) {
     struct member *worker = find_loosest(coordinator, run);
@@ -318,6 +323,22 @@ static void reserve_workers(struct coordinator *coordinator, struct run *run) {
   }
 }
 
+/* Who has a share; and whether all have what they are to have, or claims are to be weighed again. */
+static void note_served(struct coordinator *coordinator, const struct claims *claims) {
+  struct weighed *weighed = &coordinator->weighed;
+  coordinator->is_weigh_due = false;
+  weighed->n_served = 0;
+  for (int i = 0; i < claims->n; i++) {
+    const struct claim *claim = &claims->runs[i]->claim;
+    coordinator->is_weigh_due |= claim->reserved || claim->held != claim->share;
+    if (claim->share == 0)
+      continue;
+    array_reserve((void **)&weighed->served, &weighed->served_capacity, weighed->n_served,
+                  sizeof *weighed->served);
+    weighed->served[weighed->n_served++] = claims->runs[i];
+  }
+}
+
 void coordinator_weigh_claims(struct coordinator *coordinator) {
   struct claims claims = weigh(coordinator);
   struct run **by_rank = arena_new(&coordinator->actions->arena, (size_t)claims.n * sizeof *by_rank);
@@ -329,6 +350,7 @@ void coordinator_weigh_claims(struct coordinator *coordinator) {
     let_go(coordinator, by_rank[i]);
   for (int i = 0; i < claims.n; i++)
     reserve_workers(coordinator, by_rank[i]);
+  note_served(coordinator, &claims);
 }
 
 void coordinator_take_workers(struct coordinator *coordinator, struct run *run) {

@@ -25,6 +25,7 @@
 enum { AWAY_MS = 1000 };
 
 static bool is_heartbeat(const struct coordinator_event *event);
+static bool is_report(const struct coordinator_event *event);
 static void take_event(struct coordinator *coordinator, const struct coordinator_event *event);
 static void member_message(struct coordinator *coordinator, struct member *member,
                            const Weir__MemberMessage *message);
@@ -51,6 +52,8 @@ void coordinator_free(struct coordinator *coordinator) {
   free(coordinator->members);
   free(coordinator->runs);
   quarantines_fini(&coordinator->quarantines);
+  free(coordinator->weighed.words);
+  free(coordinator->weighed.served);
   free(coordinator->store_message);
   free(coordinator);
 }
@@ -64,8 +67,9 @@ void coordinator_step(struct coordinator *coordinator, const struct coordinator_
   coordinator->now_ms = now_ms;
   coordinator->actions = actions;
   take_event(coordinator, event);
+  coordinator->is_weigh_due |= event->kind != EVENT_TICK && !is_report(event);
   if (!coordinator->is_deposed && !is_heartbeat(event))
-    coordinator_settle(coordinator);
+    coordinator_settle(coordinator, is_report(event) ? event->message->step->run : NULL);
   coordinator->actions = NULL;
 }
 
@@ -74,6 +78,11 @@ void coordinator_step(struct coordinator *coordinator, const struct coordinator_
 static bool is_heartbeat(const struct coordinator_event *event) {
   return event->kind == EVENT_MEMBER_MESSAGE &&
          event->message->body_case == WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT;
+}
+
+/* The most after them. They are of one run, and change nothing of others but what can be taken from it. */
+static bool is_report(const struct coordinator_event *event) {
+  return event->kind == EVENT_MEMBER_MESSAGE && event->message->body_case == WEIR__MEMBER_MESSAGE__BODY_STEP;
 }
 
 /* What people do. Whether it was that. */

@@ -46,7 +46,8 @@ static void say_quarantines(const struct coordinator *coordinator, const struct 
 
 void coordinator_explain(struct coordinator *coordinator, struct run *run) {
   const struct checkpointing *making = &run->checkpointing;
-  struct clauses clauses = {""};
+  struct clauses clauses;
+  clauses.text[0] = 0;
   switch (run->state) {
   case WEIR__RUN_STATE__QUEUED:
     if (coordinator_has_server(coordinator, run))
@@ -163,18 +164,20 @@ static bool has_suited(const struct coordinator *coordinator, const struct run *
     if ((member->run == other || member->reserved_for == other) && coordinator_has_labels(run, member))
       return true;
   }
-  return coordinator_required(run).n == 0;
+  return false;
 }
 
 /* Who has what it waits for: the first few of them. */
 static void say_served_before(const struct coordinator *coordinator, const struct run *run,
                               struct clauses *clauses) {
+  const struct weighed *weighed = &coordinator->weighed;
+  bool requires_any = coordinator_required(run).n > 0;
   uint32_t said = 0, others = 0;
   if (run->claim.share >= run->claim.least)
     return;
-  for (int i = 0; i < coordinator->n_runs; i++) {
-    const struct run *other = coordinator->runs[i];
-    if (other == run || !other->claim.share || !has_suited(coordinator, other, run))
+  for (int i = 0; i < weighed->n_served; i++) {
+    const struct run *other = weighed->served[i];
+    if (requires_any && !has_suited(coordinator, other, run))
       continue;
     if (said++ < SERVED_BEFORE_MAX)
       clauses_add(clauses, "%s has %u", other->id, other->claim.share);
@@ -187,11 +190,12 @@ static void say_served_before(const struct coordinator *coordinator, const struc
 
 /* Where nobody computes although workers are there. */
 static void say_teams(struct coordinator *coordinator, const struct run *run, struct clauses *clauses) {
-  char *missing;
+  char *missing = coordinator_missing_stages(coordinator, run);
   int n;
+  if (!missing)
+    return;
   coordinator_ready_workers(coordinator, run, &n);
-  missing = n == 0 ? coordinator_missing_stages(coordinator, run) : NULL;
-  if (missing)
+  if (n == 0)
     clauses_add(clauses, "waiting for workers: %s", missing);
   free(missing);
 }
@@ -238,7 +242,7 @@ static void say_doubts(const struct run *run, struct clauses *clauses) {
 /* Those that this run has found, and those that it might have had. */
 static void say_quarantines(const struct coordinator *coordinator, const struct run *run,
                             struct clauses *clauses) {
-  bool is_waiting = run->state != WEIR__RUN_STATE__FINISHING &&
+  bool is_waiting = coordinator->quarantines.count > 0 && run->state != WEIR__RUN_STATE__FINISHING &&
                     coordinator_count_workers(coordinator, run, WORKER_READY) == 0;
   for (int i = 0; i < coordinator->quarantines.count; i++) {
     const struct quarantine *quarantine = &coordinator->quarantines.items[i];

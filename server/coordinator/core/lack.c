@@ -67,13 +67,16 @@ static void say_count(struct text *text, uint32_t suited, uint32_t all, bool is_
 char *coordinator_missing_labels(const struct coordinator *coordinator, const struct run *run,
                                  uint32_t needed) {
   struct labels required = coordinator_required(run);
-  struct text text = {""}, values = {""}, keys = {""};
+  struct text text, values, keys;
   uint32_t suited = 0, all = 0;
+  if (required.n == 0)
+    return NULL;
+  text.bytes[0] = values.bytes[0] = keys.bytes[0] = 0;
   for (int i = 0; i < coordinator->n_members; i++) {
     all += is_there(coordinator->members[i]);
     suited += is_there(coordinator->members[i]) && coordinator_has_labels(run, coordinator->members[i]);
   }
-  if (required.n == 0 || all == 0 || suited >= needed)
+  if (all == 0 || suited >= needed)
     return NULL;
   say_count(&text, suited, all, required.n == 1);
   for (size_t i = 0; i < required.n; i++)

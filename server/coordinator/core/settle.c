@@ -24,6 +24,8 @@
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 
+static void settle_run(struct coordinator *coordinator, struct run *run);
+static void explain_waiting(struct coordinator *coordinator);
 static void move_misplaced(struct coordinator *coordinator, struct run *run);
 static void load_servers(struct coordinator *coordinator, struct run *run);
 static struct member **choose_servers(const struct coordinator *coordinator, struct run *run, int *n);
@@ -33,33 +35,68 @@ static void publish_info(struct coordinator *coordinator, struct run *run);
 static void let_drained_go(struct coordinator *coordinator);
 static void runs_save(struct coordinator *coordinator);
 
-void coordinator_settle(struct coordinator *coordinator) {
+/* It has members, or is to have servers. */
+static bool is_live(const struct run *run) {
+  return run->state == WEIR__RUN_STATE__LOADING || run->state == WEIR__RUN_STATE__RUNNING ||
+         run->state == WEIR__RUN_STATE__FINISHING;
+}
+
+void coordinator_settle(struct coordinator *coordinator, const char *reported) {
+  const struct run *only = reported ? coordinator_run(coordinator, reported) : NULL;
+  bool has_weighed;
   for (int i = 0; i < coordinator->n_runs; i++)
     if (!coordinator_is_over(coordinator->runs[i]))
       coordinator_recover(coordinator, coordinator->runs[i]);
-  coordinator_weigh_claims(coordinator);
+  has_weighed = coordinator_claims_changed(coordinator) || coordinator->is_weigh_due ||
+                (only && turn_is_over(&only->turn, coordinator->now_ms));
+  if (has_weighed) {
+    coordinator_weigh_claims(coordinator);
+    coordinator->unexplained = coordinator->n_runs;
+  }
   for (int i = 0; i < coordinator->n_runs; i++) {
     struct run *run = coordinator->runs[i];
-    if (!coordinator_is_over(run)) {
-      coordinator_take_workers(coordinator, run);
-      coordinator_admit_followers(coordinator, run);
-      coordinator_weigh_reach(coordinator, run);
-      move_misplaced(coordinator, run);
-      load_servers(coordinator, run);
-      start_when_loaded(coordinator, run);
-      coordinator_regroup_when_due(coordinator, run);
-      coordinator_reshare_when_due(coordinator, run);
-      coordinator_send_view(coordinator, run);
-      coordinator_doubts_when_due(coordinator, run);
-      coordinator_finish_when_complete(coordinator, run);
-      coordinator_pause_when_idle(coordinator, run);
-      coordinator_checkpoint_when_due(coordinator, run);
-      coordinator_explain(coordinator, run);
-    }
-    publish_info(coordinator, run);
+    if (!coordinator_is_over(run) && (has_weighed || (is_live(run) && (!reported || run == only))))
+      settle_run(coordinator, run);
   }
+  explain_waiting(coordinator);
+  for (int i = 0; i < coordinator->n_runs; i++)
+    publish_info(coordinator, coordinator->runs[i]);
   let_drained_go(coordinator);
   runs_save(coordinator);
+}
+
+static void settle_run(struct coordinator *coordinator, struct run *run) {
+  coordinator_take_workers(coordinator, run);
+  if (!is_live(run)) {
+    coordinator_doubts_when_due(coordinator, run); /* it may have had some */
+    return;
+  }
+  coordinator_admit_followers(coordinator, run);
+  coordinator_weigh_reach(coordinator, run);
+  move_misplaced(coordinator, run);
+  load_servers(coordinator, run);
+  start_when_loaded(coordinator, run);
+  coordinator_regroup_when_due(coordinator, run);
+  coordinator_reshare_when_due(coordinator, run);
+  coordinator_send_view(coordinator, run);
+  coordinator_doubts_when_due(coordinator, run);
+  coordinator_finish_when_complete(coordinator, run);
+  coordinator_pause_when_idle(coordinator, run);
+  coordinator_checkpoint_when_due(coordinator, run);
+  coordinator_explain(coordinator, run);
+}
+
+/* In turn: each of them may have another message, and be kept anew. */
+static void explain_waiting(struct coordinator *coordinator) {
+  for (int n = 0; coordinator->unexplained > 0 && n < EXPLAINED_MAX; coordinator->unexplained--) {
+    struct run *run;
+    coordinator->explained %= coordinator->n_runs;
+    run = coordinator->runs[coordinator->explained++];
+    if (run->state != WEIR__RUN_STATE__QUEUED)
+      continue;
+    coordinator_explain(coordinator, run);
+    n++;
+  }
 }
 
 static void runs_save(struct coordinator *coordinator) {

@@ -8,8 +8,12 @@
 /* settle.c */
 /* The free worker is told to load the run. */
 void coordinator_worker_join_run(struct coordinator *coordinator, struct member *worker, struct run *run);
-/* After every event: gives free workers and servers to runs, moves runs on, sends the views that are due. */
-void coordinator_settle(struct coordinator *coordinator);
+/* After every event: gives free workers and servers to runs, moves runs on, sends the views that are due.
+   Claims are weighed where what they are weighed by has changed. Runs that wait are told what they wait for
+   after that, EXPLAINED_MAX at a time. reported: the only run that the event says something of, by its id:
+   the others are looked at only if claims are weighed; NULL: it may be of all. */
+enum { EXPLAINED_MAX = 16 };
+void coordinator_settle(struct coordinator *coordinator, const char *reported);
 
 /* load.c */
 /* A member has loaded the run: it is compared with the first that had. */

@@ -8,17 +8,16 @@
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/run.h"
 
-enum { ANYTHING = -1 };
+enum { ANYTHING = 0 };
 
 /* What runs require, each once. */
 struct kinds {
-  const struct run **runs; /* [n] one that requires it */
-  int *of;                 /* [n_runs] which it is; ANYTHING: nothing */
+  const struct run **runs; /* [n] one that requires it; the first is none: ANYTHING */
   int n;
 };
 
 struct pool {
-  bool *meets; /* [kinds] */
+  bool *suits; /* [kinds] */
   uint32_t workers;
 };
 
@@ -27,48 +26,39 @@ static bool requires_the_same(const struct run *a, const struct run *b) {
   return one.n == other.n && labels_include(one, other);
 }
 
-static struct kinds kinds_of(const struct pooled *pooled, struct arena *arena) {
-  size_t room = (size_t)pooled->n_runs;
-  struct kinds kinds = {arena_new(arena, room * sizeof *kinds.runs), arena_new(arena, room * sizeof(int)), 0};
+static struct kinds kinds_of(const struct pooled *pooled, int *of, struct arena *arena) {
+  struct kinds kinds = {arena_new(arena, ((size_t)pooled->n_runs + 1) * sizeof *kinds.runs), 1};
   for (int i = 0; i < pooled->n_runs; i++) {
-    int kind = 0;
-    kinds.of[i] = ANYTHING;
+    of[i] = ANYTHING;
     if (coordinator_required(pooled->runs[i]).n == 0)
       continue;
-    while (kind < kinds.n && !requires_the_same(kinds.runs[kind], pooled->runs[i]))
-      kind++;
-    if (kind == kinds.n)
+    of[i]++;
+    while (of[i] < kinds.n && !requires_the_same(kinds.runs[of[i]], pooled->runs[i]))
+      of[i]++;
+    if (of[i] == kinds.n)
       kinds.runs[kinds.n++] = pooled->runs[i];
-    kinds.of[i] = kind;
   }
   return kinds;
 }
 
 /* Returns how many they are by now. */
 static int pool_add(struct pool *pools, int n, const struct kinds *kinds, struct member *worker,
-                    bool *meets) {
+                    bool *suits) {
   int at = 0;
   worker->sought = 0;
-  for (int kind = 0; kind < kinds->n; kind++)
-    worker->sought += meets[kind] = coordinator_has_labels(kinds->runs[kind], worker);
-  while (at < n && memcmp(pools[at].meets, meets, (size_t)kinds->n * sizeof *meets) != 0)
+  suits[ANYTHING] = true;
+  for (int kind = 1; kind < kinds->n; kind++)
+    worker->sought += suits[kind] = coordinator_has_labels(kinds->runs[kind], worker);
+  while (at < n && memcmp(pools[at].suits, suits, (size_t)kinds->n * sizeof *suits) != 0)
     at++;
   if (at == n)
-    pools[n++].meets = meets;
+    pools[n++].suits = suits;
   pools[at].workers++;
   return n;
 }
 
-static const bool *suits_of(const struct pool *pool, const struct kinds *kinds, int n_runs,
-                            struct arena *arena) {
-  bool *suits = arena_new(arena, (size_t)n_runs * sizeof *suits);
-  for (int i = 0; i < n_runs; i++)
-    suits[i] = kinds->of[i] == ANYTHING || pool->meets[kinds->of[i]];
-  return suits;
-}
-
-struct share_supply pools_of(const struct pooled *pooled, struct arena *arena) {
-  struct kinds kinds = kinds_of(pooled, arena);
+struct share_supply pools_of(const struct pooled *pooled, int *kinds_of_runs, struct arena *arena) {
+  struct kinds kinds = kinds_of(pooled, kinds_of_runs, arena);
   size_t room = (size_t)pooled->n_workers;
   struct pool *pools = arena_new(arena, room * sizeof *pools);
   struct share_pool *list = arena_new(arena, room * sizeof *list);
@@ -76,7 +66,6 @@ struct share_supply pools_of(const struct pooled *pooled, struct arena *arena) {
   for (int i = 0; i < pooled->n_workers; i++)
     n = pool_add(pools, n, &kinds, pooled->workers[i], arena_new(arena, (size_t)kinds.n * sizeof(bool)));
   for (int i = 0; i < n; i++)
-    list[i] = (struct share_pool){pools[i].workers,
-                                  kinds.n ? suits_of(&pools[i], &kinds, pooled->n_runs, arena) : NULL};
-  return (struct share_supply){list, n};
+    list[i] = (struct share_pool){pools[i].workers, pools[i].suits};
+  return (struct share_supply){list, n, kinds.n};
 }

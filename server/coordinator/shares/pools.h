@@ -15,8 +15,8 @@ struct pooled {
   int n_runs;
 };
 
-/* The workers by the labels that the runs require of them; `suits` is by the place in `runs`. Says in each
-   worker's `sought` how many different requirements it meets. In the arena. */
-struct share_supply pools_of(const struct pooled *pooled, struct arena *arena);
+/* The workers by the labels that the runs require of them. kinds: [n_runs] of their claims; 0: it requires
+   nothing. Says in each worker's `sought` how many different requirements it meets. In the arena. */
+struct share_supply pools_of(const struct pooled *pooled, int *kinds, struct arena *arena);
 
 #endif

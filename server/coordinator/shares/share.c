@@ -22,6 +22,12 @@ struct move {
   int claim, from;
 };
 
+/* One of this kind could be given no more than `most`, after so many were served; with 0 nothing is known. */
+struct limit {
+  int served;
+  uint32_t most;
+};
+
 struct sharing {
   const struct share_claim *claims;
   int n;
@@ -29,6 +35,9 @@ struct sharing {
   int n_pools;
   struct share *shares;
   struct ranked *ranks; /* [n] in the order in which they are served */
+  int *holders;         /* [n_holders] claims that have some, in that order */
+  int n_holders;
+  struct limit *limits; /* [n_kinds] */
   uint32_t *given;      /* [n][n_pools] */
   uint32_t *left;       /* [n_pools] */
   uint32_t all_left;    /* of all pools */
@@ -46,23 +55,35 @@ static int compare_ranks(const void *left, const void *right) {
   return a->claim - b->claim;
 }
 
-static void sharing_init(struct sharing *s) {
+static void rank_claims(struct sharing *s) {
+  bool is_ranked = true;
+  for (int i = 0; i < s->n; i++) {
+    s->ranks[i] = (struct ranked){s->claims[i].priority, s->claims[i].place, i};
+    is_ranked &= i == 0 || compare_ranks(&s->ranks[i - 1], &s->ranks[i]) < 0;
+  }
+  if (!is_ranked)
+    qsort(s->ranks, (size_t)s->n, sizeof *s->ranks, compare_ranks);
+}
+
+static void sharing_init(struct sharing *s, int n_kinds) {
   size_t n = (size_t)s->n + 1, n_pools = (size_t)s->n_pools + 1;
   s->ranks = mem_new(n * sizeof *s->ranks);
+  s->holders = mem_new(n * sizeof *s->holders);
+  s->limits = mem_new(((size_t)n_kinds + 1) * sizeof *s->limits);
   s->given = mem_new(n * n_pools * sizeof *s->given);
   s->left = mem_new(n_pools * sizeof *s->left);
   s->is_full = mem_new(n * sizeof *s->is_full);
   s->moves = mem_new(n_pools * sizeof *s->moves);
   s->queue = mem_new(n_pools * sizeof *s->queue);
-  for (int i = 0; i < s->n; i++)
-    s->ranks[i] = (struct ranked){s->claims[i].priority, s->claims[i].place, i};
-  qsort(s->ranks, (size_t)s->n, sizeof *s->ranks, compare_ranks);
   for (int p = 0; p < s->n_pools; p++)
     s->all_left += s->left[p] = s->pools[p].workers;
+  rank_claims(s);
 }
 
 static void sharing_fini(struct sharing *s) {
   free(s->ranks);
+  free(s->holders);
+  free(s->limits);
   free(s->given);
   free(s->left);
   free(s->is_full);
@@ -71,7 +92,7 @@ static void sharing_fini(struct sharing *s) {
 }
 
 static bool suits(const struct sharing *s, int claim, int pool) {
-  return !s->pools[pool].suits || s->pools[pool].suits[claim];
+  return s->pools[pool].suits[s->claims[claim].kind];
 }
 
 static uint32_t *given(const struct sharing *s, int claim, int pool) {
@@ -120,42 +141,69 @@ static bool give_one(struct sharing *s, int claim) {
       hand_over(s, claim, from);
       return true;
     }
-    for (int other = 0; other < s->n && n_seen < s->n_pools; other++)
-      for (int p = 0; p < s->n_pools && *given(s, other, from); p++)
-        if (suits(s, other, p))
-          n_seen = see(s, n_seen, p, (struct move){true, other, from});
+    for (int i = 0; i < s->n_holders && n_seen < s->n_pools; i++)
+      for (int p = 0; p < s->n_pools && *given(s, s->holders[i], from); p++)
+        if (suits(s, s->holders[i], p))
+          n_seen = see(s, n_seen, p, (struct move){true, s->holders[i], from});
   }
   s->is_full[claim] = true;
   return false;
 }
 
-static void give_minimum(struct sharing *s, int claim) {
-  const struct share_claim *wants = &s->claims[claim];
-  struct share *share = &s->shares[claim];
-  while (share->workers < wants->min && share->workers < wants->max && give_one(s, claim))
-    ;
-  share->left = share->workers;
-  if (share->workers >= wants->least)
-    return;
+/* Of what is left, without others being given something else. */
+static void give_left(struct sharing *s, int claim, uint32_t goal) {
+  for (int p = 0; p < s->n_pools && s->all_left; p++) {
+    uint32_t lacking = goal - s->shares[claim].workers, some = s->left[p] < lacking ? s->left[p] : lacking;
+    if (!suits(s, claim, p))
+      continue;
+    s->left[p] -= some;
+    s->all_left -= some;
+    *given(s, claim, p) += some;
+    s->shares[claim].workers += some;
+  }
+}
+
+static void give_back(struct sharing *s, int claim) {
   for (int p = 0; p < s->n_pools; p++) {
     s->left[p] += *given(s, claim, p);
     s->all_left += *given(s, claim, p);
     *given(s, claim, p) = 0;
   }
-  share->workers = 0;
+  s->shares[claim].workers = 0;
+}
+
+static void give_minimum(struct sharing *s, int claim) {
+  const struct share_claim *wants = &s->claims[claim];
+  struct share *share = &s->shares[claim];
+  struct limit *limit = &s->limits[wants->kind];
+  uint32_t goal = wants->min < wants->max ? wants->min : wants->max;
+  if (limit->served == s->n_holders + 1 && limit->most < wants->least) {
+    share->left = limit->most < goal ? limit->most : goal;
+    return;
+  }
+  give_left(s, claim, goal);
+  while (share->workers < goal && give_one(s, claim))
+    ;
+  share->left = share->workers;
+  if (share->workers > 0 && share->workers >= wants->least) {
+    s->holders[s->n_holders++] = claim;
+    return;
+  }
+  if (share->workers < goal)
+    *limit = (struct limit){s->n_holders + 1, share->workers};
+  give_back(s, claim);
 }
 
 /* The first in rank of those that would have the least for their weight with one more; NOBODY wants more. */
 static int neediest(const struct sharing *s) {
   int found = NOBODY;
   double least = 0;
-  for (int i = 0; i < s->n; i++) {
-    int at = s->ranks[i].claim;
+  for (int i = 0; i < s->n_holders; i++) {
+    int at = s->holders[i];
     const struct share_claim *claim = &s->claims[at];
     uint32_t has = s->shares[at].workers;
     double level = (has + 1.0) / claim->weight;
-    if (has == 0 || has >= claim->wanted || has >= claim->max || s->is_full[at] ||
-        (found != NOBODY && level >= least))
+    if (has >= claim->wanted || has >= claim->max || s->is_full[at] || (found != NOBODY && level >= least))
       continue;
     found = at;
     least = level;
@@ -163,12 +211,19 @@ static int neediest(const struct sharing *s) {
   return found;
 }
 
+uint32_t share_count_suited(const struct share_supply *supply, int kind) {
+  uint32_t count = 0;
+  for (int p = 0; p < supply->n; p++)
+    count += supply->pools[p].suits[kind] ? supply->pools[p].workers : 0;
+  return count;
+}
+
 void share_workers(const struct share_claim *claims, int n, const struct share_supply *supply,
                    struct share *shares) {
   struct sharing s = {
       .claims = claims, .n = n, .pools = supply->pools, .n_pools = supply->n, .shares = shares};
   int needy;
-  sharing_init(&s);
+  sharing_init(&s, supply->n_kinds);
   for (int i = 0; i < n; i++) {
     shares[s.ranks[i].claim] = (struct share){.rank = i};
     give_minimum(&s, s.ranks[i].claim);
@@ -177,9 +232,9 @@ void share_workers(const struct share_claim *claims, int n, const struct share_s
     s.is_full[i] = false; /* what was given back is there again */
   while (s.all_left && (needy = neediest(&s)) != NOBODY)
     give_one(&s, needy);
-  for (int i = 0; i < n; i++) {
-    int at = s.ranks[i].claim;
-    while (shares[at].workers && shares[at].workers < claims[at].max && give_one(&s, at))
+  for (int i = 0; i < s.n_holders; i++) {
+    int at = s.holders[i];
+    while (shares[at].workers < claims[at].max && give_one(&s, at))
       ;
   }
   sharing_fini(&s);

@@ -14,18 +14,22 @@ struct share_claim {
   uint32_t wanted;  /* more would not make it faster */
   uint32_t max;     /* it is never given more */
   double weight;    /* finite, and above 0 */
+  int kind;         /* claims of one kind, from 0 on, suit the same workers */
 };
 
 /* Workers that are alike: a claim may be given all of them, or none. */
 struct share_pool {
   uint32_t workers;
-  const bool *suits; /* [n] by claim; NULL: all */
+  const bool *suits; /* [n_kinds] */
 };
 
 struct share_supply {
   const struct share_pool *pools;
-  int n;
+  int n, n_kinds;
 };
+
+/* How many workers suit claims of the kind. */
+uint32_t share_count_suited(const struct share_supply *supply, int kind);
 
 struct share {
   uint32_t workers;
@@ -39,7 +43,8 @@ struct share {
    2. The rest goes one by one, to the one that has the least for its weight of those that have some and want
    more.
    3. What nobody wants goes to those that have some, in the order of 1: spares.
-   All of them can be met at once: each claim by workers that suit it. */
+   All of them can be met at once: each claim by workers that suit it. What it takes grows with the claims and
+   with those that are given something, not with their product. */
 void share_workers(const struct share_claim *claims, int n, const struct share_supply *supply,
                    struct share *shares);
 

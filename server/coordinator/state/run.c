@@ -178,9 +178,13 @@ int coordinator_count_workers(const struct coordinator *coordinator, const struc
 }
 
 uint32_t coordinator_count_held(const struct coordinator *coordinator, const struct run *run) {
-  return (uint32_t)(coordinator_count_workers(coordinator, run, WORKER_LOADING) +
-                    coordinator_count_workers(coordinator, run, WORKER_FOLLOWING) +
-                    coordinator_count_workers(coordinator, run, WORKER_READY));
+  uint32_t count = 0;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    const struct member *member = coordinator->members[i];
+    count += member->run == run && (member->state == WORKER_LOADING || member->state == WORKER_FOLLOWING ||
+                                    member->state == WORKER_READY);
+  }
+  return count;
 }
 
 void coordinator_workers_changed(struct run *run) {

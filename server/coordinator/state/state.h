@@ -19,6 +19,14 @@
 struct member;
 struct run;
 
+/* What claims were weighed by (server/coordinator/core/weighed.c), and the runs that have shares since. */
+struct weighed {
+  uint64_t *words;
+  int n, capacity;
+  struct run **served; /* in the order of submission */
+  int n_served, served_capacity;
+};
+
 struct coordinator {
   struct coordinator_options options;
   struct member **members; /* in joining order */
@@ -32,6 +40,11 @@ struct coordinator {
   char *store_message;    /* empty: it is well */
   int64_t unix_offset_ms; /* of the wall clock to now_ms, as far as events have told */
   bool is_members_due, is_deposed;
+
+  struct weighed weighed;
+  bool is_weigh_due; /* claims are weighed whether or not what they are weighed by has changed */
+  int unexplained;   /* so many runs that wait are yet to be told what they wait for, */
+  int explained;     /* this one first: its place in `runs` */
 
   uint64_t now_ms;     /* of the step in progress */
   uint64_t weighed_ms; /* when claims were weighed last */

@@ -11,7 +11,7 @@
 #include "common/agree/random.h"
 #include "server/coordinator/shares/share.h"
 
-enum { CLAIMS_MAX = 8, MANY = 1000 };
+enum { CLAIMS_MAX = 8, KINDS = 5, MANY = 1000 };
 
 /* One that takes what it is given. */
 static struct share_claim any(void) {
@@ -20,7 +20,8 @@ static struct share_claim any(void) {
 
 /* Of workers that suit all. */
 static void share_alike(const struct share_claim *claims, int n, uint32_t workers, struct share *shares) {
-  share_workers(claims, n, &(struct share_supply){&(struct share_pool){workers, NULL}, 1}, shares);
+  static const bool suits = true;
+  share_workers(claims, n, &(struct share_supply){&(struct share_pool){workers, &suits}, 1, 1}, shares);
 }
 
 static void assert_shares(const struct share_claim *claims, int n, uint32_t workers,
@@ -184,12 +185,15 @@ static void whatever_is_claimed(void **state) {
 /* Two pools of so many workers: the first suits the claims of this mask alone, the second all. */
 static void assert_pooled(const struct share_claim *claims, int n, const uint32_t workers[2], unsigned mask,
                           const uint32_t *expected) {
-  bool suits[CLAIMS_MAX];
-  struct share_pool pools[] = {{workers[0], suits}, {workers[1], NULL}};
+  static const bool some[] = {false, true}, all[] = {true, true};
+  struct share_pool pools[] = {{workers[0], some}, {workers[1], all}};
+  struct share_claim of_kinds[CLAIMS_MAX];
   struct share shares[CLAIMS_MAX];
-  for (int i = 0; i < n; i++)
-    suits[i] = mask >> i & 1;
-  share_workers(claims, n, &(struct share_supply){pools, 2}, shares);
+  for (int i = 0; i < n; i++) {
+    of_kinds[i] = claims[i];
+    of_kinds[i].kind = mask >> i & 1;
+  }
+  share_workers(of_kinds, n, &(struct share_supply){pools, 2, 2}, shares);
   for (int i = 0; i < n; i++)
     if (shares[i].workers != expected[i])
       fail_msg("claim %d has %u workers, not %u", i, shares[i].workers, expected[i]);
@@ -210,7 +214,8 @@ static void nobody_waits_for_workers_that_do_not_suit(void **state) {
 
 /* Whether so many can be given to each at once (Hall's theorem): no claims together want more than all the
    workers that suit any of them. */
-static bool is_possible(const struct share_supply *supply, int n, const uint32_t *wanted) {
+static bool is_possible(const struct share_claim *claims, int n, const struct share_supply *supply,
+                        const uint32_t *wanted) {
   for (unsigned mask = 1; mask < 1u << n; mask++) {
     uint32_t sum = 0, there = 0;
     for (int i = 0; i < n; i++)
@@ -218,7 +223,7 @@ static bool is_possible(const struct share_supply *supply, int n, const uint32_t
     for (int p = 0; p < supply->n; p++) {
       bool is_any = false;
       for (int i = 0; i < n; i++)
-        is_any |= (mask >> i & 1) && supply->pools[p].suits[i];
+        is_any |= (mask >> i & 1) && supply->pools[p].suits[claims[i].kind];
       there += is_any ? supply->pools[p].workers : 0;
     }
     if (sum > there)
@@ -234,18 +239,18 @@ static void check_pooled(const struct share_claim *claims, int n, const struct s
   uint32_t given[CLAIMS_MAX], minima[CLAIMS_MAX];
   for (int i = 0; i < n; i++)
     given[i] = shares[i].workers;
-  assert_true(is_possible(supply, n, given));
+  assert_true(is_possible(claims, n, supply, given));
   for (int i = 0; i < n; i++) {
     assert_true(given[i] == 0 || (given[i] >= claims[i].least && given[i] <= claims[i].max));
     given[i]++;
-    assert_false(given[i] > 1 && given[i] <= claims[i].max && is_possible(supply, n, given));
+    assert_false(given[i] > 1 && given[i] <= claims[i].max && is_possible(claims, n, supply, given));
     given[i]--;
     for (int other = 0; other < n; other++) {
       bool is_before = shares[other].rank < shares[i].rank;
       minima[other] = !is_before ? 0 : given[other] < claims[other].min ? given[other] : claims[other].min;
     }
     minima[i] = claims[i].least;
-    assert_true(given[i] > 0 || claims[i].least > claims[i].max || !is_possible(supply, n, minima));
+    assert_true(given[i] > 0 || claims[i].least > claims[i].max || !is_possible(claims, n, supply, minima));
   }
 }
 
@@ -254,15 +259,17 @@ static void whatever_suits_whom(void **state) {
   for (int round = 0; round < 5000; round++) {
     struct share_claim claims[CLAIMS_MAX];
     struct share shares[CLAIMS_MAX];
-    bool suits[4][CLAIMS_MAX];
+    bool suits[4][KINDS];
     struct share_pool pools[4];
-    struct share_supply supply = {pools, 1 + (int)roll(4)};
+    struct share_supply supply = {pools, 1 + (int)roll(4), KINDS};
     int n = claims_roll(claims);
     for (int p = 0; p < supply.n; p++) {
       pools[p] = (struct share_pool){roll(8), suits[p]};
-      for (int i = 0; i < n; i++)
-        suits[p][i] = roll(2);
+      for (int kind = 0; kind < KINDS; kind++)
+        suits[p][kind] = roll(2);
     }
+    for (int i = 0; i < n; i++)
+      claims[i].kind = (int)roll(KINDS);
     share_workers(claims, n, &supply, shares);
     check_pooled(claims, n, &supply, shares);
   }

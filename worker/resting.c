@@ -5,6 +5,10 @@
 
 #include "worker/train/run.h"
 
+enum { KEPT_S = 60 };
+
+static const uint64_t KEPT_NS = KEPT_S * UINT64_C(1000000000);
+
 void resting_init(struct resting *resting) {
   *resting = (struct resting){0};
   pthread_mutex_init(&resting->lock, NULL);
@@ -15,38 +19,75 @@ void resting_fini(struct resting *resting) {
 }
 
 static struct run *take_locked(struct resting *resting, int at) {
-  struct run *run = resting->runs[at];
+  struct run *run = resting->rests[at].run;
   resting->n--;
-  memmove(resting->runs + at, resting->runs + at + 1, (size_t)(resting->n - at) * sizeof(struct run *));
+  memmove(resting->rests + at, resting->rests + at + 1, (size_t)(resting->n - at) * sizeof *resting->rests);
   return run;
 }
 
-struct run *resting_add(struct resting *resting, struct run *run) {
-  struct run *oldest = NULL;
+static struct run *take_any_locked(struct resting *resting) {
+  for (int i = 0; i < resting->n; i++)
+    if (resting->rests[i].over_ns)
+      return take_locked(resting, i);
+  return resting->n > 0 ? take_locked(resting, 0) : NULL;
+}
+
+struct run *resting_add(struct resting *resting, struct run *run, uint64_t over_ns) {
+  struct run *displaced = NULL;
   pthread_mutex_lock(&resting->lock);
   if (resting->n == RESTING_MAX)
-    oldest = take_locked(resting, 0);
-  resting->runs[resting->n++] = run;
+    displaced = take_any_locked(resting);
+  resting->rests[resting->n++] = (struct rest){run, over_ns};
   pthread_mutex_unlock(&resting->lock);
-  return oldest;
+  return displaced;
 }
 
 struct run *resting_take(struct resting *resting, const char *id) {
   struct run *run = NULL;
   pthread_mutex_lock(&resting->lock);
   for (int i = 0; i < resting->n && !run; i++)
-    if (strcmp(run_id(resting->runs[i]), id) == 0)
+    if (!resting->rests[i].over_ns && strcmp(run_id(resting->rests[i].run), id) == 0)
       run = take_locked(resting, i);
   pthread_mutex_unlock(&resting->lock);
   return run;
 }
 
-struct run *resting_take_oldest(struct resting *resting) {
-  struct run *run;
+struct run *resting_take_fitting(struct resting *resting, const Weir__LoadRun *load, const char *data_root) {
+  struct run *run = NULL;
   pthread_mutex_lock(&resting->lock);
-  run = resting->n > 0 ? take_locked(resting, 0) : NULL;
+  for (int i = 0; i < resting->n && !run; i++)
+    if (resting->rests[i].over_ns && run_fits(resting->rests[i].run, load, data_root))
+      run = take_locked(resting, i);
   pthread_mutex_unlock(&resting->lock);
   return run;
+}
+
+struct run *resting_take_any(struct resting *resting) {
+  struct run *run;
+  pthread_mutex_lock(&resting->lock);
+  run = take_any_locked(resting);
+  pthread_mutex_unlock(&resting->lock);
+  return run;
+}
+
+struct run *resting_take_old(struct resting *resting, uint64_t now_ns) {
+  struct run *run = NULL;
+  pthread_mutex_lock(&resting->lock);
+  for (int i = 0; i < resting->n && !run; i++)
+    if (resting->rests[i].over_ns && now_ns - resting->rests[i].over_ns >= KEPT_NS)
+      run = take_locked(resting, i);
+  pthread_mutex_unlock(&resting->lock);
+  return run;
+}
+
+uint64_t resting_due_ns(struct resting *resting) {
+  uint64_t due_ns = 0;
+  pthread_mutex_lock(&resting->lock);
+  for (int i = 0; i < resting->n && !due_ns; i++)
+    if (resting->rests[i].over_ns)
+      due_ns = resting->rests[i].over_ns + KEPT_NS;
+  pthread_mutex_unlock(&resting->lock);
+  return due_ns;
 }
 
 bool resting_takes_much(uint64_t own_bytes, uint64_t available_bytes) {

@@ -1,5 +1,6 @@
-/* Runs that the worker has loaded and does not compute: the coordinator has given it another one. They wait
-   for their next turn, and hold memory meanwhile. Any thread. */
+/* Runs that the worker has loaded and does not compute. Some wait for their next turn, because the
+   coordinator has given the worker another one meanwhile. Others are over, and are kept for a minute: a run
+   that would load the same takes the place of one of them. Any thread. */
 #ifndef WEIR_WORKER_RESTING_H
 #define WEIR_WORKER_RESTING_H
 
@@ -7,27 +8,45 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cluster.pb-c.h"
+
 struct run;
+struct rpc_channel;
 
 enum { RESTING_MAX = 4 };
 
+struct rest {
+  struct run *run;
+  uint64_t over_ns; /* since when it is over; 0: it waits for its turn */
+};
+
 struct resting {
   pthread_mutex_t lock;
-  struct run *runs[RESTING_MAX]; /* the one that has rested the longest first */
+  struct rest rests[RESTING_MAX]; /* the one that has rested the longest first */
   int n;
 };
 
 void resting_init(struct resting *resting);
 void resting_fini(struct resting *resting); /* nobody rests any more */
 
-/* Returns the one that has rested the longest if there is no room for all of them; else NULL. */
-struct run *resting_add(struct resting *resting, struct run *run);
+/* over_ns: as in struct rest. If there is no room for all of them, returns one that rests no more: the first
+   that is over, or the one that has rested the longest; else NULL. */
+struct run *resting_add(struct resting *resting, struct run *run, uint64_t over_ns);
 
-/* The one with that id, which rests no more; NULL: there is none. */
+/* The run with that id, which rests no more; NULL: none waits for its turn. */
 struct run *resting_take(struct resting *resting, const char *id);
 
-/* The one that has rested the longest; NULL: there is none. */
-struct run *resting_take_oldest(struct resting *resting);
+/* A run that is over and fits the order (run_fits), which rests no more; NULL: there is none. */
+struct run *resting_take_fitting(struct resting *resting, const Weir__LoadRun *load, const char *data_root);
+
+/* The one that resting_add would return; NULL: none rests. */
+struct run *resting_take_any(struct resting *resting);
+
+/* One that was over for a minute, which rests no more; NULL: there is none. */
+struct run *resting_take_old(struct resting *resting, uint64_t now_ns);
+
+/* When there will be one; 0: never. */
+uint64_t resting_due_ns(struct resting *resting);
 
 /* Whether memory is too scarce for all of them: while none computes, this process has more than a quarter of
    what it could have. own_bytes, available_bytes: as of common/base/memory_available.h. */

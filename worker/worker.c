@@ -14,15 +14,12 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
-#include "common/base/memory_available.h"
 #include "common/base/message.h"
 #include "common/rpc/member.h"
 #include "worker/collective/host.h"
+#include "worker/hosting.h"
 #include "worker/peers.h"
-#include "worker/resting.h"
 #include "worker/trace/trace.h"
-#include "worker/train/beat.h"
-#include "worker/train/run.h"
 
 enum { RPC_THREADS = 2, LEAVE_MS = 5000 };
 
@@ -39,13 +36,13 @@ struct worker {
   struct rpc_client *client;
   struct member *member;
   struct peers *peers; /* NULL: it does not listen */
+  struct hosting *hosting;
   pthread_t signals;
   bool has_lost_device; /* atomic */
 
-  char *id;               /* of the newest membership; worker_serve's thread */
-  bool is_member;         /* likewise */
-  struct run *run;        /* NULL: idle; worker_serve's thread, which changes it under the lock */
-  struct resting resting; /* that may come back */
+  char *id;        /* of the newest membership; worker_serve's thread */
+  bool is_member;  /* likewise */
+  struct run *run; /* NULL: idle; worker_serve's thread, which changes it under the lock */
 
   pthread_mutex_t lock; /* what follows */
   pthread_cond_t changed;
@@ -61,11 +58,10 @@ static void on_beat(void *user, Weir__Heartbeat *heartbeat, struct arena *arena)
 static void on_connected(void *user, const char *id);
 static void on_order(void *user, const Weir__Order *order);
 static void on_lost(void *user, const struct err *err);
+static void worker_host(struct worker *worker);
 static void worker_listen(struct worker *worker);
 static void *signals_main(void *argument);
 static void worker_loop(struct worker *worker);
-static void worker_drop_run(struct worker *worker);
-static bool worker_drop_resting(struct worker *worker);
 
 static int worker_executors(const struct worker_options *options) {
   return options->device.n > 0 ? options->device.n : options->threads;
@@ -112,13 +108,7 @@ static void worker_join_cluster(struct worker *worker) {
 static int on_boundary(void *user, const Weir__BoundaryPiece *piece, const struct rpc_bytes *bytes,
                        struct err *err) {
   struct worker *worker = user;
-  pthread_mutex_lock(&worker->lock);
-  if (worker->run && strcmp(run_id(worker->run), piece->run) == 0)
-    run_take_boundary(worker->run, piece, bytes, err);
-  else
-    err_set(err, ERR_BUSY, "this worker does not compute run '%.60s'", piece->run);
-  pthread_mutex_unlock(&worker->lock);
-  return err->code;
+  return hosting_take_boundary(worker->hosting, piece, bytes, err);
 }
 
 static void worker_listen(struct worker *worker) {
@@ -149,18 +139,16 @@ bool worker_serve(const struct worker_options *options) {
   pthread_sigmask(SIG_BLOCK, &set, NULL); /* in every thread: one of them waits for them */
   pthread_mutex_init(&worker.lock, NULL);
   clock_condition_init(&worker.changed);
-  resting_init(&worker.resting);
   CHECK(pthread_create(&worker.signals, NULL, signals_main, &worker) == 0);
   worker.client = rpc_client_new(RPC_THREADS);
+  worker_host(&worker);
   worker_listen(&worker);
   worker_join_cluster(&worker);
   worker_loop(&worker);
   peers_stop(worker.peers);
-  worker_drop_run(&worker);
-  while (worker_drop_resting(&worker))
-    continue;
-  resting_fini(&worker.resting);
+  hosting_end(worker.hosting);
   member_stop(worker.member);
+  hosting_free(worker.hosting);
   rpc_client_free(worker.client);
   pthread_kill(worker.signals, SIGUSR1);
   pthread_join(worker.signals, NULL);
@@ -195,27 +183,15 @@ static uint64_t worker_post(struct worker *worker, struct event event) {
 /* What another coordinator is to know: the run that we went on with, and that we drain. */
 static void on_hello(void *user, Weir__Hello *hello, struct arena *arena) {
   struct worker *worker = user;
-  uint64_t incarnation;
   pthread_mutex_lock(&worker->lock);
   hello->draining = worker->is_draining;
-  if (worker->run && run_is_alive(worker->run, &incarnation)) {
-    Weir__HostedRun *hosted = arena_new(arena, sizeof *hosted);
-    weir__hosted_run__init(hosted);
-    hosted->run = arena_strdup(arena, run_id(worker->run));
-    hosted->incarnation = incarnation;
-    run_stages(worker->run, &hosted->stage_begin, &hosted->stage_end);
-    hello->runs = arena_copy(arena, &hosted, sizeof(Weir__HostedRun *));
-    hello->n_runs = 1;
-  }
   pthread_mutex_unlock(&worker->lock);
+  hosting_hello(worker->hosting, hello, arena);
 }
 
 static void on_beat(void *user, Weir__Heartbeat *heartbeat, struct arena *arena) {
   struct worker *worker = user;
-  pthread_mutex_lock(&worker->lock);
-  if (worker->run)
-    run_beat(worker->run, heartbeat, arena);
-  pthread_mutex_unlock(&worker->lock);
+  hosting_beat(worker->hosting, heartbeat, arena);
 }
 
 static void on_connected(void *user, const char *id) {
@@ -274,128 +250,22 @@ static void on_device_lost(void *user) {
   pthread_kill(worker->signals, SIGUSR1);
 }
 
-static void worker_set_run(struct worker *worker, struct run *run) {
-  pthread_mutex_lock(&worker->lock);
-  worker->run = run;
-  pthread_mutex_unlock(&worker->lock);
-}
-
-/* A thread that hangs cannot be ended, nor its memory freed: as with a device that has failed, only a new
-   process could compute again. Whoever watches over this one starts it. */
-static void worker_end_if_hung(const struct run *run, bool has_ended) {
-  if (has_ended)
-    return;
-  log_event(LOG_ERROR, "worker", "hung",
-            "run=%s: an execution does not come back, so this process ends: start it again", run_id(run));
-  trace_close();
-  _exit(EXIT_FAILURE);
-}
-
-static void worker_drop_run(struct worker *worker) {
-  struct run *run = worker->run;
-  worker_set_run(worker, NULL);
-  worker_end_if_hung(run, run_stop(run));
-}
-
-static void worker_forget(struct run *run) {
-  log_event(LOG_INFO, "worker", "forgotten", "run=%s", run_id(run));
-  worker_end_if_hung(run, run_stop(run));
-}
-
-/* False: none rests. */
-static bool worker_drop_resting(struct worker *worker) {
-  struct run *run = resting_take_oldest(&worker->resting);
-  if (run)
-    worker_forget(run);
-  return run != NULL;
-}
-
-/* For a run that has not enough memory. Its thread; runs that rest are nobody else's. */
-static bool worker_make_room(void *user) {
-  bool is_any = false;
-  while (worker_drop_resting(user))
-    is_any = true;
-  return is_any;
-}
-
-/* The run may come back, and is to start at once then. Memory of GPUs is for the run that is computed. */
-static void worker_rest_run(struct worker *worker) {
-  struct run *run = worker->run;
-  if (worker->options->device.n > 0 || !run_rest(run)) {
-    worker_drop_run(worker);
-    return;
-  }
-  worker_set_run(worker, NULL);
-  run = resting_add(&worker->resting, run);
-  if (run)
-    worker_forget(run);
-}
-
-static struct kept_data *worker_drop_run_but_data(struct worker *worker, const Weir__LoadRun *next) {
-  struct run *run = worker->run;
-  struct kept_data *kept;
-  worker_set_run(worker, NULL);
-  worker_end_if_hung(run, run_stop_but_data(run, next, &kept));
-  return kept;
-}
-
-/* Whether the worker has the run that is ordered, loaded or about to be; one that rests is its run again. */
-static bool worker_find_run(struct worker *worker, const char *id) {
-  struct run *run;
-  if (worker->run && strcmp(run_id(worker->run), id) == 0)
-    return true;
-  worker_drop_run(worker);
-  run = resting_take(&worker->resting, id);
-  worker_set_run(worker, run);
-  return run != NULL;
-}
-
-/* Of the run that it has it only says again that it is loaded. */
-static void worker_load(struct worker *worker, const Weir__LoadRun *load) {
-  const struct device_choice *device = &worker->options->device;
-  struct rpc_channel *coordinator = member_channel(worker->member);
-  struct kept_data *kept = NULL;
-  bool has_it;
-  log_event(LOG_INFO, "worker", "load", "run=%s incarnation=%llu had=\"%s\"", load->run,
-            (unsigned long long)load->incarnation, worker->run ? run_id(worker->run) : "");
-  has_it = worker_find_run(worker, load->run);
-  if (has_it && run_tell_again(worker->run, load, coordinator))
-    return;
-  if (has_it)
-    kept = worker_drop_run_but_data(worker, load);
-  while (resting_takes_much(memory_own_bytes(""), memory_available_bytes("")) && worker_drop_resting(worker))
-    continue;
-  worker_set_run(worker, run_start(&(struct run_options){.client = worker->client,
-                                                         .coordinator = coordinator,
-                                                         .backend = device->backend,
-                                                         .data_root = worker->options->data_root,
-                                                         .threads = worker_executors(worker->options),
-                                                         .devices = device->indices,
-                                                         .n_devices = device->n,
-                                                         .device_bytes = device->memory_bytes,
-                                                         .memory_bytes = worker->options->memory_bytes,
-                                                         .readers = worker->options->threads,
-                                                         .kept = kept,
-                                                         .end_ms = worker->options->end_ms,
-                                                         .send = worker_send,
-                                                         .device_lost = on_device_lost,
-                                                         .make_room = worker_make_room,
-                                                         .user = worker},
-                                   load));
-}
-
-static void worker_unload(struct worker *worker, const Weir__UnloadRun *unload) {
-  if (!worker->run || strcmp(run_id(worker->run), unload->run) != 0)
-    return;
-  log_event(LOG_INFO, "worker", "unload", "run=%s reason=\"%s\"", unload->run, unload->reason);
-  if (unload->may_return)
-    worker_rest_run(worker);
-  else
-    worker_drop_run(worker);
+static void worker_host(struct worker *worker) {
+  const struct worker_options *options = worker->options;
+  worker->hosting = hosting_new(&(struct hosting_options){.client = worker->client,
+                                                          .device = &options->device,
+                                                          .data_root = options->data_root,
+                                                          .memory_bytes = options->memory_bytes,
+                                                          .executors = worker_executors(options),
+                                                          .readers = options->threads,
+                                                          .end_ms = options->end_ms,
+                                                          .send = worker_send,
+                                                          .device_lost = on_device_lost,
+                                                          .user = worker});
 }
 
 static void worker_drain(struct worker *worker) {
-  log_event(LOG_INFO, "worker", "drain", "run=%s", worker->run ? run_id(worker->run) : "");
+  log_event(LOG_INFO, "worker", "drain", "is_idle=%d", hosting_is_idle(worker->hosting));
   pthread_mutex_lock(&worker->lock);
   worker->is_draining = true;
   pthread_mutex_unlock(&worker->lock);
@@ -404,18 +274,16 @@ static void worker_drain(struct worker *worker) {
 static void worker_obey(struct worker *worker, const Weir__Order *order) {
   switch (order->body_case) {
   case WEIR__ORDER__BODY_LOAD:
-    worker_load(worker, order->load);
+    hosting_load(worker->hosting, order->load, member_channel(worker->member));
     break;
   case WEIR__ORDER__BODY_VIEW:
-    if (worker->run && strcmp(run_id(worker->run), order->view->run) == 0)
-      run_view(worker->run, order->view, worker->id);
+    hosting_view(worker->hosting, order->view, worker->id);
     break;
   case WEIR__ORDER__BODY_REISSUE:
-    if (worker->run && strcmp(run_id(worker->run), order->reissue->run) == 0)
-      run_reissue(worker->run, order->reissue);
+    hosting_reissue(worker->hosting, order->reissue);
     break;
   case WEIR__ORDER__BODY_UNLOAD:
-    worker_unload(worker, order->unload);
+    hosting_unload(worker->hosting, order->unload);
     break;
   case WEIR__ORDER__BODY_DRAIN:
     worker_drain(worker);
@@ -428,8 +296,8 @@ static void worker_obey(struct worker *worker, const Weir__Order *order) {
 static void worker_act(struct worker *worker, struct event *event) {
   if (event->kind == EVENT_ORDER)
     worker_obey(worker, event->order);
-  else if (event->kind == EVENT_LOST && worker->run)
-    run_mute(worker->run);
+  else if (event->kind == EVENT_LOST)
+    hosting_mute(worker->hosting);
   worker->is_member |= event->kind == EVENT_CONNECTED;
   worker->is_member &= event->kind != EVENT_LOST;
   if (event->kind == EVENT_CONNECTED) {
@@ -445,8 +313,8 @@ static bool worker_leave(struct worker *worker) {
   Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
   message.body_case = WEIR__MEMBER_MESSAGE__BODY_LEAVING;
   message.leaving = &leaving;
-  log_event(LOG_INFO, "worker", "leaving", "run=%s", worker->run ? run_id(worker->run) : "");
-  return member_send(worker->member, &message) == 0 && worker->run;
+  log_event(LOG_INFO, "worker", "leaving", "is_idle=%d", hosting_is_idle(worker->hosting));
+  return member_send(worker->member, &message) == 0 && !hosting_is_idle(worker->hosting);
 }
 
 static struct event *worker_take_locked(struct worker *worker) {
@@ -467,23 +335,32 @@ static void worker_wait_locked(struct worker *worker, uint64_t until_ns) {
     pthread_cond_timedwait(&worker->changed, &worker->lock, &until);
 }
 
+static bool worker_is_told_to_leave(struct worker *worker) {
+  bool is_leaving;
+  pthread_mutex_lock(&worker->lock);
+  is_leaving = worker->is_leaving;
+  pthread_mutex_unlock(&worker->lock);
+  return is_leaving;
+}
+
 /* Acts on events until it is time to end. */
 static void worker_loop(struct worker *worker) {
-  uint64_t end_ns = 0; /* 0: nobody told us to leave */
+  uint64_t end_ns = 0, forget_ns = 0; /* 0: nobody told us to leave; there is nothing to forget */
   struct event *event;
   pthread_mutex_lock(&worker->lock);
-  while (end_ns == 0 || (worker->run && worker->is_member && clock_now_ns() < end_ns)) {
+  while (end_ns == 0 || (!hosting_is_idle(worker->hosting) && worker->is_member && clock_now_ns() < end_ns)) {
     event = worker_take_locked(worker);
-    if (!event && (!worker->is_leaving || end_ns > 0)) {
-      worker_wait_locked(worker, end_ns);
+    if (!event && (!worker->is_leaving || end_ns > 0) && (!forget_ns || clock_now_ns() < forget_ns)) {
+      worker_wait_locked(worker, end_ns && (!forget_ns || end_ns < forget_ns) ? end_ns : forget_ns);
       continue;
     }
     pthread_mutex_unlock(&worker->lock);
     if (event) {
       worker_act(worker, event);
       event_free(event);
-    } else
+    } else if (worker_is_told_to_leave(worker) && end_ns == 0)
       end_ns = worker_leave(worker) ? clock_now_ns() + worker_leave_ms(worker->options) * 1000000ull : 1;
+    forget_ns = hosting_forget_old(worker->hosting);
     pthread_mutex_lock(&worker->lock);
     worker->events_done += event != NULL;
     pthread_cond_broadcast(&worker->changed);

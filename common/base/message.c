@@ -2,6 +2,7 @@
 #include "common/base/message.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/err.h"
 #include "common/base/memory.h"
@@ -21,6 +22,19 @@ void *message_copy(const void *message) {
 void message_free(void *message) {
   if (message)
     protobuf_c_message_free_unpacked(message, NULL);
+}
+
+bool message_is_same(const void *a, const void *b) {
+  size_t size = a && b ? protobuf_c_message_get_packed_size(a) : 0;
+  bool is_same = a && b && protobuf_c_message_get_packed_size(b) == size;
+  unsigned char *bytes = is_same ? mem_new(2 * size + 1) : NULL;
+  if (is_same) {
+    protobuf_c_message_pack(a, bytes);
+    protobuf_c_message_pack(b, bytes + size);
+    is_same = memcmp(bytes, bytes + size, size) == 0;
+  }
+  free(bytes);
+  return is_same || (!a && !b);
 }
 
 size_t message_value_size(const ProtobufCFieldDescriptor *field) {

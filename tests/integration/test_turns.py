@@ -1,9 +1,10 @@
 """More runs than workers: they take turns, what a worker has loaded stays loaded until its next turn, and no bit depends on
 it."""
 import contextlib
+import re
 import signal
 
-from harness import Folder, main, outcome, wait_for, weir
+from harness import Cluster, Folder, main, outcome, wait_for, weir
 from test_recovery import MODEL, kill
 from test_shares import Fleet
 
@@ -83,6 +84,28 @@ def test_members_die_while_runs_take_turns():
         runs.comes_to("second")
         runs.gate.open()
         runs.ends("first", "second")
+
+
+def test_a_run_begins_with_what_was_loaded_for_another():
+    with Folder() as folder, Cluster(folder, workers=1) as cluster:
+        spec = folder.small_spec(folder.model(*MODEL), 4, 40, 10)
+        folder.small_data(480, 24)
+        other = ("name=other", "train.optimizer.lr=0.01", "train.steps=60", "eval.every_steps=7")
+
+        def train(*settings):
+            """The worker's word for each run that it was given since the cluster began, and the run's outcome."""
+            metrics = folder.file("metrics.jsonl", "")
+            weir("submit", spec, *settings, "--follow", "--metrics", metrics, "--coordinator", cluster.address)
+            words = re.findall(r" worker (loaded|becomes) ", cluster.workers[0].output())
+            return words, outcome(metrics)
+        train()
+        words, seen = train(*other)
+        assert words == ["loaded", "becomes"]
+        weir("train", spec, *other, "--threads", 1, "--out", folder.file("alone"))
+        assert seen == outcome(folder.file("alone/metrics.jsonl"))
+        assert train("train.seed=4")[0] == ["loaded", "becomes", "loaded"]
+        folder.small_data(480, 24)
+        assert train("train.seed=4")[0] == ["loaded", "becomes", "loaded", "loaded"]
 
 
 if __name__ == "__main__":

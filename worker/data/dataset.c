@@ -11,6 +11,7 @@
 #include "common/agree/random.h"
 #include "common/base/sha256.h"
 #include "worker/data/format.h"
+#include "worker/data/stamp.h"
 
 /* The fourth counter of a sample's key: no node of a model, whose draws have keys of the same seed, too. */
 static const uint64_t STREAM_TRANSFORMS = UINT64_MAX;
@@ -19,6 +20,7 @@ struct dataset {
   struct column columns[COLUMNS_MAX];
   int n_columns;
   char sha256[SHA256_HEX_SIZE];
+  char stamp[SHA256_HEX_SIZE]; /* of its files, before they were read; empty: none can be made */
   pthread_mutex_t lock;
   struct err failure; /* the first of a sample; nothing while its code is 0 */
 };
@@ -62,6 +64,8 @@ int dataset_open(const Weir__RunSpec *spec, const Weir__DataSource *source, cons
     return err->code;
   dataset = mem_new(sizeof *dataset);
   pthread_mutex_init(&dataset->lock, NULL);
+  if (!stamp_make(folder, source, dataset->stamp))
+    *dataset->stamp = 0;
   if (format_open(&files, dataset->columns, &dataset->n_columns, err))
     goto out;
   for (int c = 1; c < dataset->n_columns; c++)
@@ -79,6 +83,15 @@ int dataset_open(const Weir__RunSpec *spec, const Weir__DataSource *source, cons
 out:
   dataset_close(dataset);
   return err->code;
+}
+
+bool dataset_is_as_opened(const struct dataset *dataset, const Weir__RunSpec *spec,
+                          const Weir__DataSource *source, const char *data_root) {
+  char folder[PATH_MAX], stamp[SHA256_HEX_SIZE];
+  struct err err = ERR_NONE;
+  return resolve_folder(spec->data->root ? spec->data->root : "", data_root, folder, sizeof folder, &err) ==
+             0 &&
+         stamp_make(folder, source, stamp) && strcmp(stamp, dataset->stamp) == 0;
 }
 
 void dataset_close(struct dataset *dataset) {

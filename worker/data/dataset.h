@@ -19,6 +19,11 @@ void dataset_close(struct dataset *dataset); /* NULL is ignored */
 uint64_t dataset_samples(const struct dataset *dataset);
 const char *dataset_sha256(const struct dataset *dataset); /* hex, of its content, whatever the files' form */
 
+/* Whether the files of the source that it was opened from are as they were then, by what the file system says
+   of them. False also where it says too little: of a folder of images. Any thread. */
+bool dataset_is_as_opened(const struct dataset *dataset, const Weir__RunSpec *spec,
+                          const Weir__DataSource *source, const char *data_root);
+
 /* Whether all that was read was in the files, and was what it should be: they may be cut, or the disk may
    fail, while they are in use, and a sample that is made when it is read may be damaged. Errors: the first,
    naming the file. Any thread. */

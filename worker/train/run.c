@@ -61,6 +61,15 @@ static Weir__View *view_without_us(const Weir__View *known) {
   return message_copy(&view);
 }
 
+/* Whether it leaves its servers, and its executions come to their ends. */
+static bool run_wait_idle_locked(struct run *run) {
+  struct timespec until = clock_after_ms(run->options.end_ms);
+  while (run->phase != RUN_IDLE || run->newest || run->must_rejoin || run->n_under_way > 0)
+    if (run->phase == RUN_FAILED || pthread_cond_timedwait(&run->changed, &run->lock, &until) != 0)
+      return false;
+  return true;
+}
+
 bool run_rest(struct run *run) {
   const Weir__View *known;
   bool may_rest;
@@ -78,6 +87,7 @@ bool run_rest(struct run *run) {
     run_read_mates_locked(run, "");
     pthread_cond_broadcast(&run->changed);
   }
+  may_rest = may_rest && run_wait_idle_locked(run);
   pthread_mutex_unlock(&run->lock);
   return may_rest;
 }
@@ -180,25 +190,12 @@ bool run_stop(struct run *run) {
   return !run || run_end(run, NULL);
 }
 
-static bool is_same_spec(const Weir__RunSpec *a, const Weir__RunSpec *b) {
-  size_t size_bytes = a ? weir__run_spec__get_packed_size(a) : 0;
-  bool is_same = a && b && weir__run_spec__get_packed_size(b) == size_bytes;
-  uint8_t *bytes = is_same ? mem_new(2 * size_bytes + 1) : NULL;
-  if (is_same) {
-    weir__run_spec__pack(a, bytes);
-    weir__run_spec__pack(b, bytes + size_bytes);
-    is_same = memcmp(bytes, bytes + size_bytes, size_bytes) == 0;
-  }
-  free(bytes);
-  return is_same;
-}
-
 /* With the same stages it was of no use as it was, perhaps because of its data. */
 bool run_stop_but_data(struct run *run, const Weir__LoadRun *next, struct kept_data **kept) {
   bool has_other_stages =
       next->stage_begin != run->load->stage_begin || next->stage_end != run->load->stage_end;
   *kept = NULL;
-  return run_end(run, has_other_stages && is_same_spec(run->load->spec, next->spec) ? kept : NULL);
+  return run_end(run, has_other_stages && message_is_same(run->load->spec, next->spec) ? kept : NULL);
 }
 
 /* True if run_participate_locked has something to do. */

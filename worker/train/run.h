@@ -17,17 +17,26 @@ struct run *run_start(const struct run_options *options, const Weir__LoadRun *lo
 const char *run_id(const struct run *run);
 
 /* The membership in which the run was ordered has ended: nothing is said before run_tell_again. This and the
-   following, up to run_take_boundary, may be called by any thread, and never block. */
+   following, but for run_rest and run_become, may be called by any thread, and never block. */
 void run_mute(struct run *run);
 
 /* It is not this worker's for now: it leaves the run, says nothing more, and keeps what it has loaded until
-   run_tell_again. False: there is nothing to keep, for it has failed or not loaded yet. */
+   run_tell_again. Blocks until no execution is under way. False: it is of no use any more, for it has failed,
+   or has not loaded yet, or an execution has not ended within end_ms of the run_options. */
 bool run_rest(struct run *run);
 
 /* It was ordered again, whatever the incarnation: RunLoaded is said again, or once it has loaded. False: it
    has failed, or loads from another coordinator than this one, or other stages are wanted, and it is to be
    started anew. */
 bool run_tell_again(struct run *run, const Weir__LoadRun *load, struct rpc_channel *coordinator);
+
+/* Whether what has been loaded is what another order would load: the same programs of the same model, and
+   data that has not changed since. The run rests. */
+bool run_fits(struct run *run, const Weir__LoadRun *load, const char *data_root);
+
+/* The run, which rests and fits the order, is the one that is ordered from now on; RunLoaded follows. False:
+   it does not fit, and is of no use. */
+bool run_become(struct run *run, const Weir__LoadRun *load, struct rpc_channel *coordinator);
 
 /* False if it has failed. *incarnation: of the view that it works by. */
 bool run_is_alive(struct run *run, uint64_t *incarnation);

@@ -269,6 +269,25 @@ static void text_that_is_not_utf8_is_refused_with_the_byte(void **state) {
   refuse_data("train: {format: text, file: a.txt, context: 2}", ERR_INVALID, "has 2 characters");
 }
 
+static bool is_as_opened(const struct dataset *dataset, const Weir__RunSpec *spec) {
+  return dataset_is_as_opened(dataset, spec, spec->data->train, "/");
+}
+
+static void changed_files_are_found_without_being_read(void **state) {
+  Weir__RunSpec *spec;
+  struct dataset *dataset;
+  (void)state;
+  write_text("notes", "one two three four five six");
+  dataset = open_data("train: {format: text, file: notes, context: 4}", &spec);
+  assert_true(is_as_opened(dataset, spec));
+  write_text("others", "one two three four five six");
+  assert_true(is_as_opened(dataset, spec));
+  write_text("notes", "one two three four five six seven");
+  assert_false(is_as_opened(dataset, spec));
+  dataset_close(dataset);
+  spec_free(spec);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(cifar_s_batches_are_one_dataset),
@@ -282,6 +301,7 @@ int main(void) {
       cmocka_unit_test(more_characters_than_a_byte_holds_are_numbered_as_well),
       cmocka_unit_test(bytes_are_what_they_are),
       cmocka_unit_test(text_that_is_not_utf8_is_refused_with_the_byte),
+      cmocka_unit_test(changed_files_are_found_without_being_read),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

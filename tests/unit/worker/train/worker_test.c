@@ -1,4 +1,5 @@
 /* The worker's process in a thread: what becomes of its run when the link to the coordinator breaks. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -6,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -267,6 +269,52 @@ static void a_run_that_rested_goes_on_without_being_loaded_again(void **state) {
   fixture_wait(process->f, is_trained);
 }
 
+/* One run is over, and the other is ordered. */
+static void follow_with(struct process *process, const char *run, int n_loaded) {
+  order_load(process, "t-1", 1);
+  wait_message(process, WEIR__MEMBER_MESSAGE__BODY_LOADED, n_loaded);
+  order_unload(process, "t-1", false);
+  order_load(process, run, 1);
+  assert_string_equal(wait_message(process, WEIR__MEMBER_MESSAGE__BODY_LOADED, n_loaded + 1)->loaded->run,
+                      run);
+}
+
+static void another_run_of_the_same_program_is_not_loaded_again(void **state) {
+  struct process *process = *state;
+  run_to_step_1(process);
+  order_unload(process, fixture_run_id(), false);
+  process->f->spec->train->optimizer->lr *= 2;
+  order_load(process, "t-2", 1);
+  assert_string_equal(wait_message(process, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2)->loaded->run, "t-2");
+  assert_int_equal(process->coordinator.n_fetched, 1);
+  order_unload(process, "t-2", false);
+  order_load(process, fixture_run_id(), 1); /* which the servers of this test know */
+  wait_message(process, WEIR__MEMBER_MESSAGE__BODY_LOADED, 3);
+  fake_server_release(&process->f->servers[0], ERR_OK);
+  show(process, 1, "worker-1"); /* a view as low as that of the run before */
+  fixture_wait(process->f, is_trained);
+  assert_int_equal(process->coordinator.n_fetched, 1);
+}
+
+static void another_run_of_another_program_or_other_data_is_loaded(void **state) {
+  struct process *process = *state;
+  Weir__TrainSpec *train = process->f->spec->train;
+  char path[128];
+  fake_coordinator_wait(&process->coordinator, &process->coordinator.n_joined, 1);
+  order_load(process, "t-1", 1);
+  wait_message(process, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
+  order_unload(process, "t-1", false);
+  train->has_seed = true;
+  train->seed++;
+  follow_with(process, "t-2", 2);
+  assert_int_equal(process->coordinator.n_fetched, 2); /* t-2 is as t-1 */
+  order_unload(process, "t-2", false);
+  snprintf(path, sizeof path, "%s/images", process->f->folder);
+  assert_int_equal(utimensat(AT_FDCWD, path, (const struct timespec[]){{1, 0}, {1, 0}}, 0), 0);
+  follow_with(process, "t-3", 4);
+  assert_int_equal(process->coordinator.n_fetched, 3);
+}
+
 static void of_many_runs_that_rest_the_oldest_is_forgotten(void **state) {
   struct process *process = *state;
   static const char *const runs[] = {"t-1", "t-2", "t-3", "t-4", "t-5"};
@@ -373,6 +421,8 @@ int main(void) {
       TEST(a_run_that_went_on_without_the_worker_is_let_go),
       TEST(another_run_takes_the_place_of_the_one_before),
       TEST(a_run_that_rested_goes_on_without_being_loaded_again),
+      TEST(another_run_of_the_same_program_is_not_loaded_again),
+      TEST(another_run_of_another_program_or_other_data_is_loaded),
       TEST(of_many_runs_that_rest_the_oldest_is_forgotten),
       TEST(an_order_to_compute_more_reaches_the_run_that_it_names),
       TEST(heartbeats_say_how_much_was_computed),

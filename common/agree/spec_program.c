@@ -1,0 +1,50 @@
+/* What of a spec workers go by. */
+#include "common/agree/spec_program.h"
+
+#include <stdlib.h>
+
+#include "common/agree/spec.h"
+#include "common/base/message.h"
+
+static void clear_text(char **text) {
+  free(*text);
+  *text = NULL;
+}
+
+static void clear_message(void *at) {
+  void **message = at;
+  message_free(*message);
+  *message = NULL;
+}
+
+static void clear_labels(Weir__WorkersSpec *workers) {
+  while (workers->n_require > 0)
+    message_free(workers->require[--workers->n_require]);
+}
+
+/* Without what only servers, the coordinator and plans go by. Which tensors are trained is said by groups, so
+   an optimizer that has some stays. */
+static Weir__RunSpec *program_of(const Weir__RunSpec *spec) {
+  Weir__RunSpec *copy = spec_copy(spec);
+  Weir__TrainSpec *train = copy->train;
+  clear_text(&copy->name);
+  copy->has_priority = false;
+  clear_message(&copy->checkpoint);
+  train->has_steps = train->has_epochs = train->has_clip_norm = train->has_clip_value = false;
+  clear_message(&train->schedule);
+  if (train->optimizer && train->optimizer->n_groups == 0)
+    clear_message(&train->optimizer);
+  if (copy->eval)
+    copy->eval->has_every_steps = false;
+  clear_labels(copy->workers);
+  copy->workers->has_min = copy->workers->has_max = copy->workers->has_weight = false;
+  return copy;
+}
+
+bool spec_has_same_program(const Weir__RunSpec *a, const Weir__RunSpec *b) {
+  Weir__RunSpec *program_a = program_of(a), *program_b = program_of(b);
+  bool is_same = message_is_same(program_a, program_b);
+  spec_free(program_a);
+  spec_free(program_b);
+  return is_same;
+}

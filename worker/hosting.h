@@ -1,0 +1,54 @@
+/* The runs of a worker: the one that it computes, and those that rest (worker/resting.h). */
+#ifndef WEIR_WORKER_HOSTING_H
+#define WEIR_WORKER_HOSTING_H
+
+#include "cluster.pb-c.h"
+#include "common/base/memory.h"
+#include "common/rpc/client.h"
+#include "peers.pb-c.h"
+#include "worker/device.h"
+
+struct hosting;
+
+/* What runs are given: see run_options. All of it outlives the runs. */
+struct hosting_options {
+  struct rpc_client *client;
+  const struct device_choice *device;
+  const char *data_root;
+  uint64_t memory_bytes;
+  int executors;
+  int readers;
+  int end_ms;
+  void (*send)(void *user, const Weir__MemberMessage *message);
+  void (*device_lost)(void *user);
+  void *user;
+};
+
+struct hosting *hosting_new(const struct hosting_options *options);
+void hosting_free(struct hosting *hosting); /* after hosting_end */
+
+/* The following may be called by one thread at a time. A run that is to end while one of its executions hangs
+   ends the process. */
+
+/* The run is to be computed, in place of another one. What is there of it already is not loaded again. */
+void hosting_load(struct hosting *hosting, const Weir__LoadRun *load, struct rpc_channel *coordinator);
+/* It is to be computed no more. This and the following ignore runs that are not there. */
+void hosting_unload(struct hosting *hosting, const Weir__UnloadRun *unload);
+void hosting_view(struct hosting *hosting, const Weir__View *view, const char *worker);
+void hosting_reissue(struct hosting *hosting, const Weir__Reissue *order);
+/* The membership has ended: see run_mute. */
+void hosting_mute(struct hosting *hosting);
+void hosting_end(struct hosting *hosting); /* all runs */
+/* Forgets runs that are over for long. Returns when there will be others (clock_now_ns); 0: never. */
+uint64_t hosting_forget_old(struct hosting *hosting);
+
+/* Any thread. */
+
+bool hosting_is_idle(struct hosting *hosting); /* it computes none */
+/* Of the run that it computes: what Hello and Heartbeat say of it, and messages of its team. */
+void hosting_hello(struct hosting *hosting, Weir__Hello *hello, struct arena *arena);
+void hosting_beat(struct hosting *hosting, Weir__Heartbeat *heartbeat, struct arena *arena);
+int hosting_take_boundary(struct hosting *hosting, const Weir__BoundaryPiece *piece,
+                          const struct rpc_bytes *bytes, struct err *err);
+
+#endif

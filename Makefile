@@ -185,7 +185,7 @@ chaos: deps-check ## kill, freeze and break everything, power cuts too, and comp
 # Each tests/fuzz/NAME_fuzz.c, with what it needs of the library, under libFuzzer with both sanitizers.
 FUZZ_SECONDS ?= 60
 FUZZ_C = $(filter-out common/rpc/%,$(foreach d,common model worker/data,$(call sources,$(d)))) \
-  client/files/spec_diff.c worker/backend/ref/ref.c worker/backend/memory.c
+  worker/backend/ref/ref.c worker/backend/memory.c
 FUZZERS = $(patsubst tests/fuzz/%_fuzz.c,%,$(wildcard tests/fuzz/*_fuzz.c))
 fuzz: ## let libFuzzer attack the readers of files, FUZZ_SECONDS=60 each; findings are kept in build/fuzz
 	$(call install,$(PACKAGES) $(FUZZ_PACKAGES))

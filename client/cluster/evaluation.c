@@ -68,6 +68,8 @@ int evaluation_of_run(struct evaluation *evaluation, struct connection *connecti
   if (connection_call(connection, RPC_GET_RUN, &of, (void **)&info, err))
     return err->code;
   has_newest = info->checkpoint_step > 0 || info->state == WEIR__RUN_STATE__DONE;
+  if (request.step == 0) /* what a fork began with is its first checkpoint */
+    request.step = info->parent_step;
   evaluation->run = mem_strdup(info->run);
   submission->spec = info->spec;
   info->spec = NULL;

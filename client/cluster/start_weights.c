@@ -1,13 +1,13 @@
 /* Starting from existing weights. */
 #include "client/cluster/start_weights.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/cluster/download.h"
+#include "client/cluster/run_step.h"
 #include "client/cluster/weights_sources.h"
 #include "client/files/safetensors.h"
 #include "client/terminal/output.h"
@@ -36,7 +36,6 @@ struct matches {
 
 static int source_open(struct source *source, struct connection *connection, struct err *err);
 static int source_download(struct source *source, struct connection *connection, struct err *err);
-static int run_parse(const char *from, char **run, uint64_t *step, bool *has_step, struct err *err);
 static int model_open_unfrozen(const struct submission *submission, struct model **out, struct err *err);
 static int source_match(const struct source *source, const struct model *trained, const struct model *model,
                         struct matches *matches, struct err *err);
@@ -100,20 +99,20 @@ static int source_download(struct source *source, struct connection *connection,
   void *onnx = NULL;
   size_t onnx_size;
   struct trained_model model;
-  uint64_t step;
-  bool has_step;
-  if (run_parse(source->from, &request.run, &step, &has_step, err))
-    return err->code;
+  struct run_step from;
+  if (run_step_parse(source->from, &from, err))
+    return err_prefix(err, "--from");
+  request.run = from.run;
   if (connection_call(connection, RPC_GET_RUN, &request, (void **)&info, err) ||
       download_model(connection, info->run, &onnx, &onnx_size, err))
     goto out;
   wanted.run = info->run;
-  wanted.has_step = has_step;
-  wanted.step = has_step ? step : 0;
+  wanted.has_step = from.has_step;
+  wanted.step = from.has_step && from.step == 0 ? info->parent_step : from.step;
   model = (struct trained_model){
       .onnx = onnx, .onnx_size = onnx_size, .spec = info->spec, .pieces = {piece_download_read, &pieces}};
   pieces.run = info->run;
-  if (has_step && step == 0)
+  if (wanted.has_step && wanted.step == 0)
     download_initial_weights(&model, info->parameters, err);
   else
     download_weights(connection, &wanted, info->parameters, &model.weights, err);
@@ -129,24 +128,6 @@ out:
   free(request.run);
   message_free(info);
   return err->code;
-}
-
-/* RUN or RUN@STEP. *run is freed by the caller. */
-static int run_parse(const char *from, char **run, uint64_t *step, bool *has_step, struct err *err) {
-  const char *at = strrchr(from, '@');
-  char *end;
-  *run = mem_strdup(from);
-  *has_step = at != NULL;
-  if (!at)
-    return ERR_OK;
-  (*run)[at - from] = '\0';
-  errno = 0;
-  *step = strtoull(at + 1, &end, 10);
-  if (at[1] >= '0' && at[1] <= '9' && *end == '\0' && errno == 0)
-    return ERR_OK;
-  free(*run);
-  *run = NULL;
-  return err_set(err, ERR_INVALID, "--from: '%s' in '%s' is not a step", at + 1, from);
 }
 
 static const struct trained_tensor *source_find(const struct source *source, const char *name) {

@@ -122,6 +122,8 @@ void stored_run_info(const struct stored_run *run, Weir__RunInfo *info) {
   info->weights_sha256 = record->weights_sha256;
   info->submitted_unix_ms = record->submitted_unix_ms;
   info->finished_unix_ms = record->finished_unix_ms;
+  info->parent = record->parent;
+  info->parent_step = record->parent_step;
   info->parameters = record->parameters;
   info->blocks = (uint32_t)record->n_block_elems;
   info->incarnation = record->incarnation;
@@ -160,15 +162,16 @@ static int no_such_checkpoint(const struct stored_run *run, uint64_t step, struc
 int stored_weights(const struct stored_run *run, const Weir__WeightsRequest *request, struct buffer **onnx,
                    struct buffer **flat, struct err *err) {
   Weir__Manifest *manifest = NULL;
+  uint64_t step = request->step ? request->step : run->record->parent_step;
   *onnx = *flat = NULL;
   if (checkpoint_blob(run->store, run->record->model_sha256, onnx, err))
     return err->code;
-  if (request->has_step && request->step == 0)
+  if (request->has_step && step == 0)
     return initial_weights(
         &(struct submitted_model){
             (*onnx)->data, (*onnx)->size_bytes, run->record->spec, {piece_stored_read, run->store}},
         flat, err);
-  if (stored_manifest(run, request->has_step ? &request->step : NULL, &manifest, err) == 0)
+  if (stored_manifest(run, request->has_step ? &step : NULL, &manifest, err) == 0)
     checkpoint_flat_weights(run->store, manifest, request->average, flat, err);
   message_free(manifest);
   return err->code;

@@ -7,8 +7,8 @@
 #include "client/cluster/stored.h"
 #include "client/cluster/training.h"
 #include "client/files/result_dir.h"
-#include "client/files/spec_diff.h"
 #include "common/agree/spec.h"
+#include "common/agree/spec_diff.h"
 #include "common/base/memory.h"
 #include "common/base/sha256.h"
 
@@ -152,7 +152,8 @@ static int check_same_spec(const struct training *training, struct err *err) {
   Weir__RunSpec *was = NULL;
   if (spec_read_file(path, &was, err) == 0 && spec_check(was, err))
     err_prefix(err, "%s", path);
-  if (err->code == ERR_OK && spec_differs(training->submission.spec, was, difference, sizeof difference))
+  if (err->code == ERR_OK &&
+      spec_differs(training->submission.spec, was, NULL, difference, sizeof difference))
     err_set(err, ERR_INVALID,
             "%s: %s in '%s', where the run began: a run cannot be resumed with another spec",
             training->args->arguments[0], difference, path);

@@ -60,6 +60,8 @@ static int export_asked(const struct args *args, export_fn *write, struct err *e
   if ((wanted.average && checkpoint_check_average(info->run, info->spec, err)) ||
       download_model(&connection, info->run, &onnx, &source.model.onnx_size, err))
     goto out;
+  if (wanted.step == 0) /* what a fork began with is its first checkpoint */
+    wanted.step = info->parent_step;
   source.model.onnx = onnx;
   source.model.spec = info->spec;
   source.model.pieces = (struct piece_source){piece_download_read, &pieces};
@@ -88,6 +90,8 @@ static int export_stored(const struct args *args, struct store *store, export_fn
     goto out;
   source.model =
       (struct submitted_model){onnx->data, onnx->size_bytes, run.record->spec, {piece_stored_read, store}};
+  if (wanted.step == 0)
+    wanted.step = run.record->parent_step;
   if (wanted.has_step && wanted.step == 0)
     weights_from_file(&source.model, &source.weights, NULL, err);
   else if (stored_manifest(&run, wanted.has_step ? &wanted.step : NULL, &manifest, err) == 0)

@@ -61,7 +61,8 @@ static int gc_stored(const struct args *args, struct store *store, struct err *e
     if (err->code || gc_run_stored(store, refs, lease, args->arguments[i], err))
       goto out;
   }
-  if (checkpoint_sweep(store, refs, &done, err) == 0) {
+  if (checkpoint_delete_orphans(store, refs, store_lease_guard(lease), err) == 0 &&
+      checkpoint_sweep(store, refs, &done, err) == 0) {
     done.runs = runs;
     gc_print(&done);
   }

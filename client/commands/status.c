@@ -38,6 +38,9 @@ static void status_print(const Weir__RunInfo *info) {
   printf("run          %s\n", info->run);
   printf("state        %s%s%s\n", output_state(info->state, text), info->message[0] ? ": " : "",
          info->message);
+  output_clean(info->parent);
+  if (info->parent[0])
+    printf("forked from  %s at step %" PRIu64 "\n", info->parent, info->parent_step);
   printf("submitted    %s ago\n",
          output_duration((double)(clock_unix_ms() - info->submitted_unix_ms) / 1000, text));
   status_print_numbers(info);

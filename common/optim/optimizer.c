@@ -1,6 +1,8 @@
 /* The table of optimizers. */
 #include "common/optim/optimizer.h"
 
+#include <string.h>
+
 #include "common/agree/param_groups.h"
 #include "common/base/def_table.h"
 #include "common/base/message.h"
@@ -53,6 +55,19 @@ int optimizer_settle(Weir__OptimizerSpec *spec, struct err *err) {
       return err->code;
   }
   return 0;
+}
+
+bool optimizer_slots_are_alike(const Weir__OptimizerSpec *a, const Weir__OptimizerSpec *b) {
+  const struct optimizer_def *optimizer = optimizer_find(a->name);
+  if (strcmp(a->name, b->name) != 0 || a->n_groups != b->n_groups)
+    return false;
+  for (uint32_t g = 0; g <= a->n_groups; g++) {
+    const Weir__OptimizerSpec *left = optimizer_group(a, g), *right = optimizer_group(b, g);
+    if (optimizer->slots(left) != optimizer->slots(right) ||
+        (optimizer->slots_kind && optimizer->slots_kind(left) != optimizer->slots_kind(right)))
+      return false;
+  }
+  return true;
 }
 
 const Weir__OptimizerSpec *optimizer_group(const Weir__OptimizerSpec *spec, uint32_t group) {

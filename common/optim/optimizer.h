@@ -24,7 +24,7 @@ enum { OPTIMIZER_PHASES_MAX = 2, OPTIMIZER_WINDOWS_MAX = 12 };
    but next_slots and slots, which are the same memory but where a checkpoint still refers to the slots: an
    element is written after it was read. */
 struct optimizer_update {
-  uint64_t step; /* from 0 */
+  uint64_t step; /* from 0, since the slots began */
   double lr;
   uint32_t elems;
   const float *weights; /* f32[elems] of version step */
@@ -47,6 +47,8 @@ struct optimizer_def {
    */
   int (*check)(const Weir__OptimizerSpec *spec, const char *path, struct err *err);
   uint32_t (*slots)(const Weir__OptimizerSpec *spec); /* f32 values kept for each weight */
+  /* Of a row whose options say which values these are: a number for each choice. NULL: `slots` says it. */
+  uint32_t (*slots_kind)(const Weir__OptimizerSpec *spec);
   /* What slots hold before step 0, f32[slots][elems]; NULL: zeros. */
   void (*init_slots)(const Weir__OptimizerSpec *spec, uint32_t elems, float *slots);
   void (*update)(const Weir__OptimizerSpec *spec, const struct optimizer_update *update);
@@ -73,6 +75,10 @@ const struct optimizer_def *optimizer_at(int index);          /* in the table's 
    that the group does not say itself. Errors: INVALID, naming the key by its path ("train.optimizer.lr"); for
    an unknown name with those known. */
 int optimizer_settle(Weir__OptimizerSpec *spec, struct err *err);
+
+/* Whether settled specs, of as many groups, keep the same values for each weight, so that one can go on with
+   the other's. */
+bool optimizer_slots_are_alike(const Weir__OptimizerSpec *a, const Weir__OptimizerSpec *b);
 
 /* The options of a group of the model (struct block) in a settled spec. */
 const Weir__OptimizerSpec *optimizer_group(const Weir__OptimizerSpec *spec, uint32_t group);

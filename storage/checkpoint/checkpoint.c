@@ -110,6 +110,10 @@ static int manifest_check(const Weir__Manifest *manifest, const char *name, stru
     err_prefix(err, "store: record %s is damaged: its spec", name);
     return err->code = ERR_CORRUPT;
   }
+  if (manifest->layout_spec && spec_check(manifest->layout_spec, err)) {
+    err_prefix(err, "store: record %s is damaged: the spec of its blocks", name);
+    return err->code = ERR_CORRUPT;
+  }
   if (!manifest->plan || manifest->plan->train_samples == 0 || manifest->plan->steps < manifest->step)
     return record_damaged(name, err, "it has no plan, or a step beyond it");
   if (!checkpoint_is_key(manifest->model_sha256))

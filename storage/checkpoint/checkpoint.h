@@ -107,6 +107,10 @@ int checkpoint_commit(struct store *store, struct block_refs *refs, const Weir__
 int checkpoint_delete(struct store *store, struct block_refs *refs, const char *name,
                       const struct store_record *guard, struct err *err);
 
+/* Deletes the manifests of runs that have no record: of forks that were cut short before they had one. */
+int checkpoint_delete_orphans(struct store *store, struct block_refs *refs, const struct store_record *guard,
+                              struct err *err);
+
 /* Deletes every block that nothing refers to, and the rests of writes that were cut short. *done is
    initialised. Errors: CORRUPT when a record was unreadable that may refer to any block; nothing is deleted
    then. */

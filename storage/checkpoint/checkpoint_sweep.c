@@ -43,6 +43,34 @@ int checkpoint_sweep(struct store *store, const struct block_refs *refs, Weir__C
   return rc;
 }
 
+static bool has_record(const struct store_names *names, const char *run) {
+  char *own = checkpoint_run_name(run, "run");
+  bool has = false;
+  for (int i = 0; i < names->count && !has; i++)
+    has = strcmp(names->items[i], own) == 0;
+  free(own);
+  return has;
+}
+
+/* The names are sorted: those of a run are neighbours. */
+int checkpoint_delete_orphans(struct store *store, struct block_refs *refs, const struct store_record *guard,
+                              struct err *err) {
+  struct store_names names = {0};
+  struct record_place place;
+  char known[sizeof place.run] = "";
+  int rc = store_list_records(store, "runs/", &names, err);
+  for (int i = 0; i < names.count && !rc; i++) {
+    if (!checkpoint_parse_name(names.items[i], &place) || !place.is_manifest || strcmp(place.run, known) == 0)
+      continue;
+    if (has_record(&names, place.run))
+      strcpy(known, place.run);
+    else
+      rc = checkpoint_delete(store, refs, names.items[i], guard, err);
+  }
+  store_names_fini(&names);
+  return rc;
+}
+
 /* The run's own record goes last: while it is there, the deletion can be asked for again. */
 int checkpoint_delete_run(struct store *store, struct block_refs *refs, const char *run,
                           const struct store_record *guard, struct err *err) {

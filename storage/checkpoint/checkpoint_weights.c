@@ -38,6 +38,11 @@ static bool verify_batch(const struct reading *reading, size_t begin, size_t end
                          struct checkpoint_damage *damage, struct err *err);
 static void report_damage(struct checkpoint_damage *damage, const struct err *err);
 
+/* Whether the blocks hold the average. One that begins with this version is the weights themselves. */
+static bool has_average(const Weir__Manifest *manifest) {
+  return !manifest->layout_spec || manifest->layout_spec->train->average;
+}
+
 int weights_stream_open(struct store *store, const Weir__Manifest *manifest, bool is_average,
                         struct weights_stream **out, struct err *err) {
   struct weights_stream *stream;
@@ -53,7 +58,7 @@ int weights_stream_open(struct store *store, const Weir__Manifest *manifest, boo
                                        .model = stream->model,
                                        .params = stream->params,
                                        .state = calloc(stream->model->row_elems, sizeof(float)),
-                                       .is_average = is_average};
+                                       .is_average = is_average && has_average(manifest)};
     if (!stream->params || !stream->reading.state)
       err_set(err, ERR_NO_MEMORY, "no memory for the running statistics");
     else

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/files/spec_diff.h"
 #include "common/agree/plan.h"
 #include "common/agree/spec.h"
+#include "common/agree/spec_diff.h"
 #include "common/base/memory.h"
 #include "common/base/unpack.h"
 #include "common/optim/optimizer.h"
@@ -22,7 +22,7 @@ static void target_checked(Weir__RunSpec *spec) {
   Weir__RunSpec *copy = spec_copy(spec);
   char text[600];
   struct plan plan;
-  if (spec_differs(copy, spec, text, sizeof text))
+  if (spec_differs(copy, spec, NULL, text, sizeof text))
     abort();
   if (spec_check(copy, &err)) /* what passed once passes again, with its defaults */
     abort();

@@ -14,6 +14,10 @@ static uint32_t rmsprop_slots(const Weir__OptimizerSpec *spec) {
   return 1 + (spec->momentum > 0) + spec->centered;
 }
 
+static uint32_t rmsprop_slots_kind(const Weir__OptimizerSpec *spec) {
+  return (spec->momentum > 0) + 2 * (uint32_t)spec->centered;
+}
+
 /* Inlined with constants, so that each kind has a loop without branches. */
 static inline __attribute__((always_inline)) void rmsprop_loop(const Weir__OptimizerSpec *spec,
                                                                const struct optimizer_update *update,
@@ -59,5 +63,8 @@ VECTOR_VARIANTS static void rmsprop_update(const Weir__OptimizerSpec *spec,
     rmsprop_loop(spec, update, false, false);
 }
 
-const struct optimizer_def optimizer_rmsprop = {
-    .name = "rmsprop", .options = rmsprop_options, .slots = rmsprop_slots, .update = rmsprop_update};
+const struct optimizer_def optimizer_rmsprop = {.name = "rmsprop",
+                                                .options = rmsprop_options,
+                                                .slots = rmsprop_slots,
+                                                .slots_kind = rmsprop_slots_kind,
+                                                .update = rmsprop_update};

@@ -160,7 +160,7 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
   else if (run->samples_per_second > 0) /* of a run that was over when this coordinator began */
     info->samples_per_second = run->samples_per_second;
   else if (run->step && seconds > 0) /* what was done twice counts once */
-    info->samples_per_second = (double)run->step * plan->batch / seconds;
+    info->samples_per_second = (double)(run->step - run->origin.step) * plan->batch / seconds;
   for (int i = 0; i < coordinator->n_members; i++) {
     const struct member *member = coordinator->members[i];
     if (member->run != run || member->state != WORKER_READY)
@@ -172,6 +172,8 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
   info->priority = run->spec->priority;
   info->weight = run->spec->workers->weight;
   info->share = run->claim.is_made ? run->claim.share : info->workers;
+  info->parent = run->origin.parent;
+  info->parent_step = run->origin.step;
   info->weights_sha256 = (char *)run->weights_sha256;
   info->submitted_unix_ms = run->submitted_unix_ms;
   info->finished_unix_ms = run->is_stop_awaited ? 0 : run->finished_unix_ms;

@@ -71,6 +71,7 @@ void coordinator_order_load(struct coordinator *coordinator, const struct run *r
   load->servers = coordinator_endpoints(arena, run);
   load->n_servers = (size_t)run->n_servers;
   load->step = run->base_step;
+  load->slots_step = run->origin.slots_step;
   if (coordinator->options.store_identity)
     load->store_identity = (char *)coordinator->options.store_identity;
   if (run->base_step)

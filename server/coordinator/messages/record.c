@@ -29,6 +29,7 @@ void coordinator_commit(struct coordinator *coordinator, const struct run *run) 
   manifest->incarnation = run->incarnation;
   manifest->term = coordinator->options.term;
   manifest->step = run->checkpointing.step;
+  manifest->slots_step = run->origin.slots_step;
   manifest->written_bytes = run->checkpointing.written_bytes;
   tell_progress(run, manifest);
   manifest->n_blocks = run->n_blocks;
@@ -74,6 +75,9 @@ void coordinator_save(struct coordinator *coordinator, const struct run *run) {
   record->model_pieces = run->model_pieces;
   record->outline_sha256 = run->outline_sha256;
   record->parameters = run->parameters;
+  record->parent = run->origin.parent;
+  record->parent_step = run->origin.step;
+  record->slots_step = run->origin.slots_step;
   record->block_elems = run->block_elems;
   record->n_block_elems = run->n_blocks;
   record->submitted_unix_ms = run->submitted_unix_ms;

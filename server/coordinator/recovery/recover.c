@@ -97,6 +97,10 @@ static bool is_replaced(const struct coordinator *coordinator, const struct run 
 void coordinator_roll_back(struct coordinator *coordinator, struct run *run, const char *cause) {
   uint64_t step = coordinator_newest_checkpoint(run);
   set_cause(&run->cause, cause);
+  if (coordinator_has_lost_base(run)) {
+    coordinator_fail_without_base(coordinator, run, run->cause);
+    return;
+  }
   log_event(LOG_WARN, "coordinator", "roll_back", "run=%s from=%llu to=%llu cause=\"%s\"", run->id,
             (unsigned long long)run->step, (unsigned long long)step, run->cause);
   coordinator_new_incarnation(coordinator, run, step);

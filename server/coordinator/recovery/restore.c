@@ -43,7 +43,8 @@ void coordinator_run_restored(struct coordinator *coordinator, const struct rest
                                       .parameters = record->parameters,
                                       .block_elems = record->block_elems,
                                       .n_blocks = (uint32_t)record->n_block_elems,
-                                      .submitted_unix_ms = record->submitted_unix_ms};
+                                      .submitted_unix_ms = record->submitted_unix_ms,
+                                      .origin = {record->parent, record->parent_step, record->slots_step}};
   struct err err = ERR_NONE;
   struct run *run;
   if (restored->now_unix_ms)
@@ -139,7 +140,7 @@ static void restore_progress(struct run *run, const struct restored_run *restore
     step = run->plan.steps;
   restore_evaluation(run, restored->record->evaluation, step);
   coordinator_progress_reset(run, step);
-  run->is_begun |= run->base_step > 0 || run->state == WEIR__RUN_STATE__RUNNING ||
+  run->is_begun |= run->base_step > run->origin.step || run->state == WEIR__RUN_STATE__RUNNING ||
                    run->state == WEIR__RUN_STATE__FINISHING;
   run->trained_seconds = restored->record->train_seconds;
   if (seconds > run->trained_seconds && !coordinator_is_over(run))
@@ -196,6 +197,8 @@ static void go_on(struct coordinator *coordinator, struct run *run) {
       coordinator_clock_start(coordinator, run);
   } else if (is_active || run->state == WEIR__RUN_STATE__LOADING)
     coordinator_roll_back(coordinator, run, "the coordinator was restarted");
+  else if (run->origin.step && coordinator_has_lost_base(run) && !coordinator_is_over(run))
+    coordinator_fail_without_base(coordinator, run, "its record has none");
   else if (run->state == WEIR__RUN_STATE__QUEUED) /* servers may have been told to load it */
     coordinator_new_incarnation(coordinator, run, run->base_step);
   else if (run->state == WEIR__RUN_STATE__PAUSED)

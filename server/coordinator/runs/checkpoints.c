@@ -256,6 +256,10 @@ void coordinator_store_emptied(struct coordinator *coordinator) {
     run->checkpointing.retry_ms = 0;
     if (!run->is_load_due || coordinator_is_over(run))
       continue;
+    if (run->origin.step) {
+      coordinator_fail_without_base(coordinator, run, "the store was emptied");
+      continue;
+    }
     run->base_step = 0; /* no server was told to load what is gone */
     coordinator_progress_reset(run, 0);
     if (run->state == WEIR__RUN_STATE__PAUSED)

@@ -35,6 +35,10 @@ void coordinator_run_paused(struct coordinator *coordinator, const char *id) {
 void coordinator_pause_now(struct coordinator *coordinator, struct run *run) {
   uint64_t step = coordinator_newest_checkpoint(run);
   char message[64];
+  if (coordinator_has_lost_base(run)) {
+    coordinator_fail_without_base(coordinator, run, "it cannot be paused");
+    return;
+  }
   coordinator_progress_reset(run, step);
   snprintf(message, sizeof message, "paused at step %llu", (unsigned long long)step);
   coordinator_run_set_message(run, message);
@@ -55,7 +59,7 @@ void coordinator_run_resumed(struct coordinator *coordinator, const char *id, ui
   if (!run || (run->state != WEIR__RUN_STATE__PAUSED && run->state != WEIR__RUN_STATE__FAILED &&
                run->state != WEIR__RUN_STATE__CANCELLED))
     return;
-  if (step > 0 && !coordinator_has_checkpoint(run, step)) {
+  if (step < run->origin.step || (step > 0 && !coordinator_has_checkpoint(run, step))) {
     log_event(LOG_WARN, "coordinator", "resume_ignored", "run=%s step=%llu: no such checkpoint", run->id,
               (unsigned long long)step);
     return;

@@ -94,8 +94,8 @@ void coordinator_checkpoint_evaluated(struct run *run, const Weir__EvalEvent *ev
   run->is_save_due = true;
 }
 
-/* The newest ones, the best one, and the last version. Those that cannot be read count for nothing, and go
-   once they are older than all that are kept for being new. */
+/* The newest ones, the best one, the last version, and the one at which a fork began. Those that cannot be
+   read count for nothing, and go once they are older than all that are kept for being new. */
 void coordinator_checkpoints_retain(struct coordinator *coordinator, struct run *run) {
   const Weir__CheckpointSpec *spec = run->spec->checkpoint;
   int keep = (int)spec->keep, best = find_best(run), newer = 0;
@@ -103,7 +103,7 @@ void coordinator_checkpoints_retain(struct coordinator *coordinator, struct run 
     const Weir__CheckpointInfo *info = run->checkpoints[at];
     bool is_old = newer >= keep;
     newer += !info->unreadable;
-    if (is_old && at != best && info->step != run->plan.steps)
+    if (is_old && at != best && info->step != run->plan.steps && info->step != run->origin.step)
       coordinator_checkpoint_drop(coordinator, run, info->step);
   }
 }

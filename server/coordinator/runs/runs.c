@@ -22,7 +22,7 @@
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 
-enum { RUNS_KEPT = 1000, MESSAGE_MAX = 1500 };
+enum { RUNS_KEPT = 1000, MESSAGE_MAX = 1500, REFERENCE_MAX = 400 };
 
 /* transitions[from] has bit `to`. */
 #define TO(state) (1u << WEIR__RUN_STATE__##state)
@@ -86,6 +86,14 @@ void coordinator_run_fail(struct coordinator *coordinator, struct run *run, bool
   coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__FAILED);
 }
 
+void coordinator_fail_without_base(struct coordinator *coordinator, struct run *run, const char *cause) {
+  coordinator_run_fail(
+      coordinator, run, false,
+      "the store has lost the checkpoint of step %llu at which this fork of %s began: %.700s: fork "
+      "it anew",
+      (unsigned long long)run->origin.step, run->origin.parent, cause);
+}
+
 void coordinator_model_lost(struct coordinator *coordinator, const char *id, const char *reason) {
   struct run *run = coordinator_run(coordinator, id);
   if (run && !coordinator_is_over(run))
@@ -93,10 +101,29 @@ void coordinator_model_lost(struct coordinator *coordinator, const char *id, con
                          reason);
 }
 
+/* No server is told to load it before its base is in the store, which comes there with its first record. */
+static void run_inherit(struct coordinator *coordinator, struct run *run,
+                        const struct run_inheritance *inheritance) {
+  const Weir__Plan *plan = inheritance->plan;
+  struct err err;
+  CHECK(plan_init(&run->plan, run->spec, plan->train_samples, plan->eval_samples, &err) == 0);
+  run->reference.worker = text_copy_clean(inheritance->reference->worker, REFERENCE_MAX);
+  run->reference.dataset_sha256 = text_copy_clean(inheritance->reference->dataset_sha256, REFERENCE_MAX);
+  if (inheritance->base)
+    coordinator_checkpoint_add(run, inheritance->base);
+  run->is_save_awaited = true;
+  run->awaited_ms = coordinator->now_ms;
+  log_event(LOG_INFO, "coordinator", "run_forked", "run=%s parent=%s step=%llu slots_step=%llu", run->id,
+            run->origin.parent, (unsigned long long)run->origin.step,
+            (unsigned long long)run->origin.slots_step);
+}
+
 void coordinator_run_submitted(struct coordinator *coordinator, const struct run_submission *submission) {
   struct run *run = coordinator_run_new(coordinator, submission);
   coordinator->unix_offset_ms = submission->submitted_unix_ms - (int64_t)coordinator->now_ms;
   coordinator_run_add(coordinator, run);
+  if (submission->inheritance)
+    run_inherit(coordinator, run, submission->inheritance);
   log_event(LOG_INFO, "coordinator", "run_submitted", "run=%s model_bytes=%llu parameters=%llu blocks=%u",
             run->id, (unsigned long long)run->model_bytes, (unsigned long long)run->parameters,
             run->n_blocks);

@@ -24,6 +24,8 @@ void coordinator_run_saved(struct coordinator *coordinator, const struct saved_s
 void coordinator_publish_done(struct coordinator *coordinator, struct run *run);
 void coordinator_run_fail(struct coordinator *coordinator, struct run *run, bool is_bad_input,
                           const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* A fork that would have to begin again, and has no checkpoint that can be read. */
+void coordinator_fail_without_base(struct coordinator *coordinator, struct run *run, const char *cause);
 void coordinator_model_lost(struct coordinator *coordinator, const char *id, const char *reason);
 void coordinator_run_submitted(struct coordinator *coordinator, const struct run_submission *submission);
 /* The run has what spec_take_live takes from the spec. */

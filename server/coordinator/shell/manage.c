@@ -115,10 +115,13 @@ static void resume_run(struct coordinator_service *shell, struct rpc_call *call,
   const uint64_t *wanted = request->has_step ? &request->step : NULL;
   if (!id)
     return;
+  if (wanted && *wanted == 0) /* the start, which is its base of a fork */
+    wanted = &info.parent_step;
   if (shell_saves_is_deleting(shell, id))
     err_set(&err, ERR_INVALID, "run '%s' is being deleted", id);
   else if (resume_allowed(&info, &err) == 0 && (!wanted || *wanted > 0) &&
-           !shell_pick_checkpoint(shell, id, wanted, &event.resumed.step, &err) && !wanted)
+           !shell_pick_checkpoint(shell, id, wanted, &event.resumed.step, &err) && !wanted &&
+           !info.parent_step)
     err = ERR_NONE; /* without a checkpoint from the start */
   if (err.code) {
     rpc_call_finish(call, &err);
@@ -189,18 +192,35 @@ bool shell_pick_checkpoint(struct coordinator_service *shell, const char *run, c
   return is_found;
 }
 
+/* Of many, those around the one that is wanted. */
+static size_t steps_shown_from(const Weir__ListCheckpointsReply *known, uint64_t wanted) {
+  size_t before = 0;
+  while (before < known->n_checkpoints && known->checkpoints[before]->step < wanted)
+    before++;
+  if (before + STEPS_SHOWN / 2 > known->n_checkpoints)
+    before = known->n_checkpoints;
+  else
+    before += STEPS_SHOWN / 2;
+  return before > STEPS_SHOWN ? before - STEPS_SHOWN : 0;
+}
+
 static void unknown_step(const Weir__ListCheckpointsReply *known, uint64_t wanted, struct err *err) {
-  char steps[STEPS_SHOWN * 24 + 8] = "";
+  char steps[STEPS_SHOWN * 24 + 16] = "";
+  size_t begin;
   if (known->n_checkpoints == 0) {
     err_set(err, ERR_NOT_FOUND, "run '%s' has no checkpoint yet", known->run);
     return;
   }
-  for (size_t i = 0; i < known->n_checkpoints && i <= STEPS_SHOWN; i++) {
+  begin = steps_shown_from(known, wanted);
+  for (size_t i = begin; i < known->n_checkpoints && i <= begin + STEPS_SHOWN; i++) {
     size_t length = strlen(steps);
-    if (i == STEPS_SHOWN)
+    if (i == begin + STEPS_SHOWN)
       snprintf(steps + length, sizeof steps - length, ", ...");
     else
-      snprintf(steps + length, sizeof steps - length, "%s%" PRIu64, i ? ", " : "",
+      snprintf(steps + length, sizeof steps - length, "%s%" PRIu64,
+               i > begin ? ", "
+               : begin   ? "..., "
+                         : "",
                known->checkpoints[i]->step);
   }
   err_set(err, ERR_NOT_FOUND, "run '%s' has no checkpoint at step %" PRIu64 " (it has: %s)", known->run,

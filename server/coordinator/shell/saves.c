@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/base/message.h"
+#include "server/coordinator/shell/fork.h"
 
 enum { RETRY_MS = 1000 };
 
@@ -17,6 +18,7 @@ struct save_job {
   Weir__RunRecord *record;
   bool is_awaited, writes_incarnation;
   struct run_model *model; /* with the first record; else NULL */
+  struct fork_base *base;  /* likewise */
   struct err err;
 };
 
@@ -70,6 +72,8 @@ static void saved_run_forget(struct coordinator_service *shell, struct saved_run
   *at = run->next;
   message_free(run->record);
   run_model_put(run->model);
+  fork_base_free(run->base);
+  message_free(run->forked);
   free(run->events.chunks);
   free(run->run);
   free(run);
@@ -87,6 +91,14 @@ void shell_saves_await(struct coordinator_service *shell, const char *run, struc
   struct saved_run *saved = find_or_add(shell, run);
   saved->submitter = submitter;
   saved->model = run_model_get(model);
+}
+
+void shell_saves_await_fork(struct coordinator_service *shell, struct rpc_call *call, struct fork_base *base,
+                            const Weir__ForkReply *reply) {
+  struct saved_run *saved = find_or_add(shell, reply->run);
+  saved->submitter = call;
+  saved->base = base;
+  saved->forked = message_copy(reply);
 }
 
 void shell_save(struct coordinator_service *shell, const struct coordinator_action *action) {
@@ -190,9 +202,11 @@ static void start_save(struct coordinator_service *shell, struct saved_run *run)
                            .is_awaited = run->is_awaited,
                            .writes_incarnation =
                                !run->has_incarnation || run->incarnation != run->record->incarnation,
-                           .model = run->model};
+                           .model = run->model,
+                           .base = run->base};
   run->record = NULL;
   run->model = NULL;
+  run->base = NULL;
   run->is_awaited = false;
   run->is_saving = true;
   task_post(shell->jobs, &job->task); /* one a run */
@@ -220,7 +234,8 @@ static int write_run(struct save_job *job) {
     rc = store_put_record(shell->store, &(struct store_record){incarnation, text, (size_t)length, &guard},
                           &job->err);
   if (!rc)
-    rc = checkpoint_write_record(shell->store, name, job->record, &guard, &job->err);
+    rc = job->base ? fork_base_write(shell, job->base, job->record, &job->err)
+                   : checkpoint_write_record(shell->store, name, job->record, &guard, &job->err);
   if (!rc && job->model && shell->refs)
     block_refs_add_run(shell->refs, job->record, &job->model->pieces);
   free(incarnation);
@@ -260,13 +275,15 @@ static void save_done(struct task *task) {
   }
   message_free(job->record);
   run_model_put(job->model);
+  fork_base_free(job->base);
   free(job);
 }
 
 static void save_failed(struct coordinator_service *shell, struct saved_run *run, struct save_job *job) {
+  bool is_gone = job->base && job->err.code == ERR_NOT_FOUND; /* what was to be forked, not the store */
   run->is_awaited |= job->is_awaited;
   run->retry_ms = shell_now_ms() + RETRY_MS;
-  if (job->err.code != ERR_STALE) /* else the lease finds out what has happened */
+  if (job->err.code != ERR_STALE && !is_gone) /* stale: the lease finds out what has happened */
     shell_store_message(shell, shell->save_message, job->err.text);
   if (run->submitter) {
     refuse_submission(shell, run, &job->err);
@@ -275,7 +292,9 @@ static void save_failed(struct coordinator_service *shell, struct saved_run *run
   if (!run->record) { /* nothing newer came meanwhile */
     run->record = message_copy(job->record);
     run->model = job->model;
+    run->base = job->base;
     job->model = NULL;
+    job->base = NULL;
   }
 }
 
@@ -291,7 +310,7 @@ static void save_succeeded(struct coordinator_service *shell, struct saved_run *
   if (run->submitter) {
     Weir__SubmitReply reply = WEIR__SUBMIT_REPLY__INIT;
     reply.run = run->run;
-    rpc_call_reply(run->submitter, &reply, NULL);
+    rpc_call_reply(run->submitter, run->forked ? (void *)run->forked : (void *)&reply, NULL);
     run->submitter = NULL;
   }
   start_save(shell, run);
@@ -305,7 +324,8 @@ static void save_succeeded(struct coordinator_service *shell, struct saved_run *
 static void refuse_submission(struct coordinator_service *shell, struct saved_run *run,
                               const struct err *err) {
   char *id = mem_strdup(run->run), **runs = mem_new(sizeof *runs);
-  rpc_call_fail(run->submitter, ERR_UNAVAILABLE, "the store cannot keep the run: %s", err->text);
+  rpc_call_fail(run->submitter, run->forked && err->code == ERR_NOT_FOUND ? ERR_NOT_FOUND : ERR_UNAVAILABLE,
+                "the store cannot keep the run: %s", err->text);
   run->submitter = NULL;
   runs[0] = mem_strdup(id);
   shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_CANCELLED, .run = id});

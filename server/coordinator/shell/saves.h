@@ -26,6 +26,8 @@ struct saved_run {
   uint64_t retry_ms;          /* not before */
   struct rpc_call *submitter; /* NULL: none waits */
   struct run_model *model;    /* to go with the first record; else NULL */
+  struct fork_base *base;     /* likewise, of a fork */
+  Weir__ForkReply *forked;    /* what the submitter of a fork is told */
   struct saved_events events;
   struct saved_run *next;
 };

@@ -216,6 +216,7 @@ static const struct rpc_method training_methods[TRAINING_METHODS] = {
      .on_message = shell_submit_on_message,
      .on_half_close = shell_submit_on_half_close,
      .on_closed = shell_submit_on_closed},
+    {.id = RPC_FORK_RUN, .on_message = shell_fork_on_message},
     {.id = RPC_LIST_RUNS, .on_message = shell_list_runs_on_message},
     {.id = RPC_GET_RUN, .on_message = shell_get_run_on_message},
     {.id = RPC_WATCH, .on_message = shell_watch_on_message, .on_closed = shell_watch_on_closed},

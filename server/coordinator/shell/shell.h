@@ -12,6 +12,7 @@
    stop.c      answers calls that stop runs, once the store has it
    watch.c     follows runs
    submit.c    takes new runs, submit_pieces.c their pieces
+   fork.c      makes new runs of others' checkpoints
    download.c  sends models, pieces of them and weights
    saves.c     keeps runs, events and members in the store
    commit.c    commits and deletes checkpoints
@@ -36,11 +37,12 @@ struct link;
 struct stop_call;
 struct watch;
 struct drop_job;
+struct fork_base;
 struct piece_hold;
 struct members_save;
 struct saved_run;
 
-enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 18 };
+enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 19, RUNS_LIVE_MAX = 500, RUN_ID_SIZE = 128 };
 
 /* The model of a run that is not over. */
 struct live_model {
@@ -145,6 +147,11 @@ void shell_close_watches(struct coordinator_service *shell, const char *why);
 void shell_submit_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_submit_on_half_close(struct rpc_call *call);
 void shell_submit_on_closed(struct rpc_call *call);
+/* An id NAME-xxxxxx that no run in the store has, however old it is. Blocks. Errors: the store's. */
+int run_id_draw(struct store *store, const char *name, char id[RUN_ID_SIZE], struct err *err);
+
+/* fork.c */
+void shell_fork_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 
 /* training.c: one message, answered by the event loop if we lead */
 typedef void answer_function(struct coordinator_service *shell, struct rpc_call *call, const void *message);
@@ -201,6 +208,9 @@ void shell_saves_restored(struct coordinator_service *shell, const struct stored
    durable, and the model with it. */
 void shell_saves_await(struct coordinator_service *shell, const char *run, struct rpc_call *submitter,
                        struct run_model *model);
+/* The same of a fork, whose base goes with its first record; the reply is that of its call. base is taken. */
+void shell_saves_await_fork(struct coordinator_service *shell, struct rpc_call *call, struct fork_base *base,
+                            const Weir__ForkReply *reply);
 void shell_save(struct coordinator_service *shell, const struct coordinator_action *action);
 void shell_save_members(struct coordinator_service *shell, const Weir__Members *members);
 void shell_saves_published(struct coordinator_service *shell, const char *run);

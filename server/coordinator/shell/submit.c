@@ -14,7 +14,7 @@
 #include "server/coordinator/shell/submit.h"
 
 /* RATE_MIN: bytes a second that an upload has on average, after a time in which it may be slow. */
-enum { UPLOADS_MAX = 16, RUNS_LIVE_MAX = 500, RATE_MIN = 16384, SLOW_MS = 60000 };
+enum { UPLOADS_MAX = 16, RATE_MIN = 16384, SLOW_MS = 60000 };
 #define MODEL_BYTES_MAX (UINT64_C(2) << 30)
 
 /* A call's user once its upload went its way or was refused. */
@@ -169,7 +169,7 @@ static void upload_check(struct task *task) {
   if (!shell_is_leading(shell, why))
     err_set(&upload->err, ERR_UNAVAILABLE, "%s", why);
   else if (model_check(upload) == 0 && !upload->has_pieces && upload_store(upload) == 0)
-    upload_new_id(upload);
+    run_id_draw(shell->store, upload->spec->name, upload->id, &upload->err);
   if (!upload->err.code && upload->has_pieces) {
     upload_pieces_want(upload);
     return;
@@ -267,15 +267,15 @@ static void run_queue(struct upload *upload) {
   shell_step(shell, &event);
 }
 
-void upload_new_id(struct upload *upload) {
+int run_id_draw(struct store *store, const char *name, char id[RUN_ID_SIZE], struct err *err) {
   unsigned char random[3];
   Weir__RunRecord *taken = NULL;
   do {
     message_free(taken);
     CHECK(getrandom(random, sizeof random, 0) == sizeof random);
-    snprintf(upload->id, sizeof upload->id, "%s-%02x%02x%02x", upload->spec->name, random[0], random[1],
-             random[2]);
-  } while (checkpoint_find_run(upload->shell->store, upload->id, &taken, &upload->err) == 0);
-  if (upload->err.code == ERR_NOT_FOUND)
-    upload->err = ERR_NONE;
+    snprintf(id, RUN_ID_SIZE, "%s-%02x%02x%02x", name, random[0], random[1], random[2]);
+  } while (checkpoint_find_run(store, id, &taken, err) == 0);
+  if (err->code == ERR_NOT_FOUND)
+    *err = ERR_NONE;
+  return err->code;
 }

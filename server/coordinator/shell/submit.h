@@ -27,7 +27,7 @@ struct upload {
   uint32_t *block_elems;
   uint32_t n_blocks;
   char weights_sha256[65]; /* of a run that only evaluates */
-  char id[128];
+  char id[RUN_ID_SIZE];
   struct err err;
 
   /* of one with pieces, from when its file is there */
@@ -48,8 +48,6 @@ struct upload {
 int upload_check_rate(const struct upload *upload, struct err *err);
 /* On the event loop: answers the call, and lets go of the upload. */
 void upload_accept(struct task *task);
-/* An id that no run in the store has, however old it is. */
-void upload_new_id(struct upload *upload);
 /* Puts the file and its outline into the store. */
 int upload_store(struct upload *upload);
 void upload_free(struct upload *upload);

@@ -120,7 +120,7 @@ static void pieces_ask(struct upload *upload) {
   reply.n_wanted = (size_t)n;
   reply.missing = left;
   if (!upload->err.code && left == 0 && hash_weights(upload) == 0 && upload_store(upload) == 0)
-    upload_new_id(upload);
+    run_id_draw(upload->shell->store, upload->spec->name, upload->id, &upload->err);
   if (left > 0 && !upload->batch)
     upload->batch = mem_new((size_t)UPLOAD_BATCH * PIECE_BYTES_MAX);
   pthread_mutex_lock(&upload->lock);

@@ -113,6 +113,8 @@ void shell_collect_garbage(struct coordinator_service *shell, struct rpc_call *c
 static void sweep_job_run(struct task *task) {
   struct sweep_job *job = TASK_OWNER(task, struct sweep_job, task);
   struct coordinator_service *shell = job->shell;
+  char term[LEASE_TERM_SIZE];
+  struct store_record guard = lease_guard(shell->term, term);
   if (shell_is_ending(shell))
     err_set(&job->err, ERR_UNAVAILABLE, "the coordinator is stopping");
   for (int i = 0; i < job->n_runs && !job->err.code && shell_has_refs(shell, &job->err); i++)
@@ -120,7 +122,8 @@ static void sweep_job_run(struct task *task) {
   if (!job->err.code) {
     block_refs_free(shell->refs);
     shell->refs = NULL;
-    if (shell_has_refs(shell, &job->err))
+    if (shell_has_refs(shell, &job->err) &&
+        checkpoint_delete_orphans(shell->store, shell->refs, &guard, &job->err) == 0)
       checkpoint_sweep(shell->store, shell->refs, &job->reply, &job->err);
     job->reply.runs = (uint64_t)job->n_deleted;
   }

@@ -9,6 +9,20 @@
 #include "store.pb-c.h"
 #include "training.pb-c.h"
 
+/* Where a run begins that does not begin with its model. */
+struct run_origin {
+  const char *parent; /* the run that it was forked from, whose id it is; "": none */
+  uint64_t step;      /* the version at which it begins */
+  uint64_t slots_step;
+};
+
+/* What else a run takes over from the one that it was forked from. */
+struct run_inheritance {
+  const Weir__Plan *plan;              /* of its own spec */
+  const Weir__RunReference *reference; /* of which the data is to be the same */
+  const Weir__CheckpointInfo *base;    /* its checkpoint at its first version; NULL: that is 0, the model */
+};
+
 /* A run that was checked and may be queued. Everything is copied. */
 struct run_submission {
   const char *id;            /* not in use */
@@ -23,6 +37,8 @@ struct run_submission {
   uint32_t n_blocks;
   int64_t submitted_unix_ms;
   const char *weights_sha256; /* of a run that only evaluates: of the model's weights; else NULL */
+  struct run_origin origin;   /* parent: NULL or "": none */
+  const struct run_inheritance *inheritance; /* of a new fork; else NULL */
 };
 
 /* What became of an ACTION_COMMIT. */

@@ -38,6 +38,9 @@ struct run *coordinator_run_new(const struct coordinator *coordinator,
   run->checkpointing.written = mem_new(blocks * sizeof *run->checkpointing.written);
   run->checkpointing.message = mem_strdup("");
   run->checkpointing.lead = LEAD_STEPS;
+  run->origin.parent = mem_strdup(submission->origin.parent ? submission->origin.parent : "");
+  run->origin.step = run->base_step = run->step = submission->origin.step;
+  run->origin.slots_step = submission->origin.slots_step;
   run->state = WEIR__RUN_STATE__QUEUED;
   run->message = mem_strdup("");
   run->cause = mem_strdup("");
@@ -61,6 +64,7 @@ void coordinator_run_free(struct run *run) {
   free(run->id);
   free(run->model_sha256);
   free(run->outline_sha256);
+  free(run->origin.parent);
   free(run->block_elems);
   free(run->owners);
   free(run->message);
@@ -167,6 +171,10 @@ uint64_t coordinator_newest_checkpoint(const struct run *run) {
     if (!run->checkpoints[i]->unreadable)
       return run->checkpoints[i]->step;
   return 0;
+}
+
+bool coordinator_has_lost_base(const struct run *run) {
+  return coordinator_newest_checkpoint(run) < run->origin.step;
 }
 
 int coordinator_count_workers(const struct coordinator *coordinator, const struct run *run,

@@ -30,6 +30,13 @@ struct run_server {
   uint64_t confirmed_ms; /* and when a worker last said that it reaches it; 0: none has */
 };
 
+/* Where it begins: version 0, the model, or the checkpoint of another run. */
+struct origin {
+  char *parent;        /* "": none */
+  uint64_t step;       /* its own checkpoint there, its base, is kept as long as it is there; 0: none */
+  uint64_t slots_step; /* the version from which the optimizer counts its steps */
+};
+
 /* What the first worker found when it loaded the run, and the kind of the run's first server. All others must
    be the same. */
 struct reference {
@@ -64,6 +71,8 @@ struct run {
   uint64_t parameters;
   uint32_t *block_elems;
   uint32_t n_blocks;
+
+  struct origin origin;
 
   Weir__RunState state;
   bool is_stop_awaited;      /* it is over or paused, but not yet known so in the store: */
@@ -149,6 +158,8 @@ void coordinator_place_blocks(struct run *run); /* says which server owns which 
 int coordinator_lost_servers(const struct run *run);
 /* The newest checkpoint that can be read; 0: none, the start. */
 uint64_t coordinator_newest_checkpoint(const struct run *run);
+/* It was forked from a checkpoint, and has none that can be read: it cannot begin again. */
+bool coordinator_has_lost_base(const struct run *run);
 
 int coordinator_count_workers(const struct coordinator *coordinator, const struct run *run,
                               enum worker_state state);

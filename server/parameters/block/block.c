@@ -55,10 +55,32 @@ int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const 
   return 0;
 }
 
-int hosted_block_restore(struct hosted_block *block, const void *content, size_t size_bytes,
-                         struct err *err) {
+/* Weights, slots and average by what there is of each. */
+static int restore_laid_out(struct hosted_block *block, const struct block_layout *layout,
+                            const char *content, size_t size_bytes, struct err *err) {
+  size_t weights_bytes = block->current->size_bytes;
+  size_t average_bytes = layout->has_average ? weights_bytes : 0;
+  bool has_average = block->run->spec->train->average;
+  size_t slots_bytes = (block->slot_elems - (has_average ? block->elems : 0)) * sizeof(float);
+  size_t least = weights_bytes + average_bytes + (layout->has_slots ? slots_bytes : 0);
+  if (size_bytes < least || (layout->has_slots && size_bytes > least))
+    return err_set(err, ERR_CORRUPT, "it has %zu bytes, but %u elements as its run keeps them are %zu",
+                   size_bytes, block->elems, least);
+  memcpy(block->current->data, content, weights_bytes);
+  hosted_block_begin(block);
+  if (layout->has_slots && slots_bytes)
+    memcpy(block->slots->data, content + weights_bytes, slots_bytes);
+  if (layout->has_average && has_average)
+    memcpy(hosted_block_average(block, block->slots), content + size_bytes - average_bytes, average_bytes);
+  return 0;
+}
+
+int hosted_block_restore(struct hosted_block *block, const struct block_layout *layout, const void *content,
+                         size_t size_bytes, struct err *err) {
   size_t weights_bytes = block->current->size_bytes;
   size_t slots_bytes = block->slots ? block->slots->size_bytes : 0;
+  if (layout && block->kind == BLOCK_PARAMETERS)
+    return restore_laid_out(block, layout, content, size_bytes, err);
   if (size_bytes != weights_bytes + slots_bytes)
     return err_set(err, ERR_CORRUPT, "it has %zu bytes, but %u elements with %u values of slots are %zu",
                    size_bytes, block->elems, block->slot_elems, weights_bytes + slots_bytes);

@@ -59,9 +59,17 @@ int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const 
 /* Of version 0, whose weights are there: what the optimizer and the average begin with. hosted_block_init has
    called it; again where the weights came later. */
 void hosted_block_begin(struct hosted_block *block);
-/* What a checkpoint holds of it: f32[elems] weights or state, then f32[slot_elems]. Before any thread
-   touches the block. Errors: CORRUPT when the size is another. */
-int hosted_block_restore(struct hosted_block *block, const void *content, size_t size_bytes, struct err *err);
+/* What a checkpoint has of each block behind its weights, where it is another run's. */
+struct block_layout {
+  bool has_slots;   /* those of this run's optimizer; false: another's, which are left */
+  bool has_average; /* behind them */
+};
+
+/* What a checkpoint holds of it: f32[elems] weights or state, then f32[slot_elems]; or as the layout says
+   (NULL: so). What that lacks begins as at version 0. Before any thread touches the block. Errors: CORRUPT
+   when the size is another. */
+int hosted_block_restore(struct hosted_block *block, const struct block_layout *layout, const void *content,
+                         size_t size_bytes, struct err *err);
 void hosted_block_fini(struct hosted_block *block); /* any thread; nothing is parked any more */
 
 /* Counts a part that came, or with is_push false a version that goes, in the run's traffic. Any thread. */

@@ -75,7 +75,7 @@ static struct optimizer_update block_update_of(const struct hosted_block *block,
                                                uint32_t slot, bool is_moved) {
   const struct hosted_run *run = block->run;
   uint32_t begin = piece ? piece->begin : 0;
-  struct optimizer_update update = {.step = block->version,
+  struct optimizer_update update = {.step = block->version - run->slots_step,
                                     .lr = hosted_run_lr(run, block->options->lr, block->version),
                                     .elems = piece ? piece->elems : block->elems,
                                     .weights = (const float *)block->current->data + begin,

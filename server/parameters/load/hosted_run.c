@@ -87,6 +87,11 @@ static int run_read_order(struct hosted_run *run, const Weir__LoadRun *order, st
                    "the order to load run '%s' says %llu steps, its spec and data make %llu", run->id,
                    (unsigned long long)order->plan->steps, (unsigned long long)run->plan.steps);
   run->base_step = run->proven_step = order->step; /* a checkpoint was complete everywhere */
+  run->slots_step = order->slots_step;
+  if (order->slots_step > order->step)
+    return err_set(err, ERR_INVALID,
+                   "the order to load run '%s' at version %llu has its optimizer begin at %llu", run->id,
+                   (unsigned long long)order->step, (unsigned long long)order->slots_step);
   if (order->step > run->plan.steps || (order->step > 0 && !*order->manifest))
     return err_set(err, ERR_INVALID,
                    "the order to load run '%s' at version %llu of %llu names no checkpoint of it", run->id,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/agree/spec.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
@@ -12,6 +13,7 @@
 enum { BATCH_BYTES_MAX = 16 * 1024 * 1024, PAUSE_MS_FIRST = 50, PAUSE_MS_MAX = 2000 };
 
 struct batch {
+  const struct block_layout *layout;
   struct hosted_block *blocks[STORE_BATCH_MAX];
   const char *keys[STORE_BATCH_MAX];
   int n;
@@ -89,7 +91,7 @@ static int batch_read(const struct restore *restore, const struct batch *batch, 
     return err->code;
   for (int i = 0; i < batch->n; i++) {
     if (!code)
-      code = hosted_block_restore(batch->blocks[i], reads[i].data, reads[i].size, err);
+      code = hosted_block_restore(batch->blocks[i], batch->layout, reads[i].data, reads[i].size, err);
     free(reads[i].data);
   }
   return code;
@@ -98,22 +100,40 @@ static int batch_read(const struct restore *restore, const struct batch *batch, 
 /* One by one, to name the block that is missing or damaged. */
 static int batch_read_singly(const struct restore *restore, const struct batch *batch, struct err *err) {
   for (int i = 0; i < batch->n; i++) {
-    struct batch single = {.blocks = {batch->blocks[i]}, .keys = {batch->keys[i]}, .n = 1};
+    struct batch single = {
+        .layout = batch->layout, .blocks = {batch->blocks[i]}, .keys = {batch->keys[i]}, .n = 1};
     if (batch_read(restore, &single, err))
       return err_prefix(err, "block %u, key %s", batch->blocks[i]->index, batch->keys[i]);
   }
   return 0;
 }
 
+/* How the checkpoint's blocks are laid out, where that is another run's way. */
+static int find_layout(const struct hosted_run *run, const Weir__Manifest *manifest, struct block_layout *out,
+                       struct err *err) {
+  Weir__RunSpec *spec = spec_copy(manifest->layout_spec);
+  int code = optimizer_settle(spec->train->optimizer, err);
+  if (!code) {
+    out->has_slots = manifest->slots_step == run->slots_step &&
+                     optimizer_slots_are_alike(run->spec->train->optimizer, spec->train->optimizer);
+    out->has_average = spec->train->average != NULL;
+  }
+  spec_free(spec);
+  return code;
+}
+
 int restore_blocks(const struct restore *restore, struct hosted_run *run, const Weir__Manifest *manifest,
                    struct err *err) {
+  struct block_layout layout;
   uint32_t at = 0;
   int code = 0;
+  if (manifest->layout_spec && find_layout(run, manifest, &layout, err))
+    return err_prefix(err, "the spec by which its blocks are laid out");
   if (manifest->n_blocks != run->n_blocks)
     return err_set(err, ERR_CORRUPT, "the checkpoint has %zu blocks, the model %u", manifest->n_blocks,
                    run->n_blocks);
   while (at < run->n_own && !code) {
-    struct batch batch = {0};
+    struct batch batch = {.layout = manifest->layout_spec ? &layout : NULL};
     uint64_t bytes = 0;
     for (; at < run->n_own && batch.n < STORE_BATCH_MAX && bytes < BATCH_BYTES_MAX; at++) {
       batch.blocks[batch.n] = &run->blocks[at];

@@ -33,6 +33,7 @@ struct hosted_run {
 
   uint32_t n_servers, self;    /* of the order; we are servers[self] */
   uint64_t base_step;          /* the version that this incarnation begins at */
+  uint64_t slots_step;         /* and that at which the optimizer began */
   uint32_t n_blocks;           /* of the model */
   int32_t *own;                /* [n_blocks]: index into blocks, -1: another server's */
   struct hosted_block *blocks; /* ours */

@@ -83,6 +83,7 @@ static void take_load(struct told *told, const Weir__LoadRun *load) {
   told->loads++;
   told->load_incarnation = load->incarnation;
   told->load_step = load->step;
+  told->load_slots_step = load->slots_step;
   told->load_servers = (uint32_t)load->n_servers;
   told->load_has_plan = load->plan != NULL;
   told->stage_begin = load->stage_begin;

@@ -35,7 +35,7 @@ struct told {
   char load[64], unload[64], keep[64]; /* run ids */
   uint32_t load_servers;
   bool load_has_plan, owns[BLOCKS];
-  uint64_t load_incarnation, load_step, keep_step;
+  uint64_t load_incarnation, load_step, load_slots_step, keep_step;
   char manifest[128];
   uint64_t view; /* number, from 1 in each term */
   uint64_t view_incarnation;
@@ -76,6 +76,9 @@ struct core_fixture {
   uint32_t given[MICROBATCHES_GIVEN]; /* how often each microbatch was, in the newest views of the event, */
   uint64_t given_view;                /* which have this number */
   char given_run[64];
+
+  struct run_origin origin; /* of runs submitted; zeroed: none */
+  const struct run_inheritance *inheritance;
 };
 
 /* The store has saved the run's record of this incarnation and state. A test says so only after

@@ -29,7 +29,9 @@ void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t
                                       .parameters = 650,
                                       .block_elems = fixture_block_elems,
                                       .n_blocks = BLOCKS,
-                                      .submitted_unix_ms = 1700000000000};
+                                      .submitted_unix_ms = 1700000000000,
+                                      .origin = f->origin,
+                                      .inheritance = f->inheritance};
   struct coordinator_event event = {.kind = EVENT_RUN_SUBMITTED, .submission = &submission};
   spec.name = "mlp";
   spec.model = &model;
@@ -48,7 +50,7 @@ void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t
   source.images = "images";
   source.labels = "labels";
   data.train = &source;
-  train.has_steps = train.has_batch = train.has_microbatches = true;
+  train.has_steps = train.has_batch = train.has_microbatches = optimizer.has_lr = workers.has_min = true;
   train.steps = f->trains_nothing ? 0 : f->steps ? f->steps : STEPS;
   submission.weights_sha256 = f->trains_nothing ? FIXTURE_SHA256 : NULL;
   train.has_deterministic = f->admits_any;
@@ -58,13 +60,11 @@ void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t
   train.batch = BATCH;
   train.microbatches = f->microbatches ? f->microbatches : MICROBATCHES;
   optimizer.name = "sgd";
-  optimizer.has_lr = true;
   optimizer.lr = 0.1;
   train.optimizer = &optimizer;
   model.loss = "cross_entropy";
   workers.has_stages = f->stages > 0;
   workers.stages = f->stages > 0 ? f->stages : 1;
-  workers.has_min = true;
   workers.min = min;
   workers.has_max = max != 0;
   workers.max = max;

@@ -185,6 +185,37 @@ static void options_have_ranges(void **state) {
   assert_refused("{name: lion, weight_decay: -1}", "train.optimizer.weight_decay: must be at least 0");
 }
 
+static bool are_alike(const char *a, const char *b) {
+  char *text = mem_printf("train: {optimizer: {name: sgd, lr: 1, groups: [%s, %s]}}", a, b);
+  struct err err = ERR_NONE;
+  Weir__RunSpec *spec;
+  bool alike;
+  assert_int_equal(spec_read("options", text, strlen(text), &spec, &err), 0);
+  for (int i = 0; i < 2; i++)
+    if (optimizer_settle(spec->train->optimizer->groups[i], &err))
+      fail_msg("%s", err.text);
+  alike = optimizer_slots_are_alike(spec->train->optimizer->groups[0], spec->train->optimizer->groups[1]);
+  spec_free(spec);
+  free(text);
+  return alike;
+}
+
+static void slots_are_alike_where_they_mean_the_same(void **state) {
+  (void)state;
+  assert_true(are_alike("{lr: 1, momentum: 0.9}", "{lr: 2, momentum: 0.5, nesterov: true}"));
+  assert_true(are_alike("{name: adam, lr: 1}", "{name: adam, lr: 1, betas: [0.5, 0.5], weight_decay: 1}"));
+  assert_false(are_alike("{lr: 1}", "{lr: 1, momentum: 0.9}"));
+  assert_false(are_alike("{name: adam, lr: 1}", "{name: adam, lr: 1, amsgrad: true}"));
+  assert_false(are_alike("{name: adam, lr: 1}", "{name: adamw, lr: 1}"));
+  assert_false(are_alike("{name: rmsprop, lr: 1, momentum: 0.5}", "{name: rmsprop, lr: 1, centered: true}"));
+  assert_true(are_alike("{name: rmsprop, lr: 1, momentum: 0.5}", "{name: rmsprop, lr: 1, momentum: 0.6}"));
+  assert_true(are_alike("{lr: 1, groups: [{params: [a], momentum: 0.9}]}",
+                        "{lr: 1, groups: [{params: [b], momentum: 0.5}]}"));
+  assert_false(
+      are_alike("{lr: 1, groups: [{params: [a], momentum: 0.9}]}", "{lr: 1, groups: [{params: [a]}]}"));
+  assert_false(are_alike("{lr: 1, groups: [{params: [a]}]}", "{lr: 1}"));
+}
+
 int main(void) {
   float_setting_apply();
   const struct CMUnitTest tests[] = {
@@ -193,6 +224,7 @@ int main(void) {
       cmocka_unit_test(nesterov_needs_momentum_and_no_dampening),
       cmocka_unit_test(an_unknown_optimizer_is_refused_with_the_known_ones),
       cmocka_unit_test(options_have_ranges),
+      cmocka_unit_test(slots_are_alike_where_they_mean_the_same),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

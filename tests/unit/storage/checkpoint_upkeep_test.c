@@ -103,6 +103,26 @@ a_commit_that_lands_after_the_references_were_read_keeps_its_blocks_when_it_is_m
   free(name);
 }
 
+static void a_manifest_whose_run_has_no_record_goes_with_its_blocks(void **state) {
+  struct checkpoint_store *f = *state;
+  Weir__Manifest *kept;
+  struct err err = ERR_NONE;
+  void *record;
+  char *name = checkpoint_name("tiny-2", 6);
+  commit_checkpoint(f, "tiny-1", 5);
+  commit_checkpoint(f, "tiny-2", 6);
+  kept = read_manifest(f, "tiny-1", 5);
+  put_run(f, "tiny-1", kept->model_sha256);
+  checkpoint_store_read_refs(f);
+  assert_int_equal(checkpoint_delete_orphans(f->store, f->refs, NULL, &err), 0);
+  assert_int_equal(checkpoint_read_record(f->store, name, &weir__manifest__descriptor, &record, &err),
+                   ERR_NOT_FOUND);
+  assert_int_equal(checkpoint_is_whole(f->store, kept, &err), 0);
+  assert_int_equal(count_blocks(f), 1 + 1 + 1); /* the model, one of parameters, one of statistics */
+  message_free(kept);
+  free(name);
+}
+
 static void a_sweep_deletes_what_nothing_refers_to(void **state) {
   struct checkpoint_store *f = *state;
   Weir__Manifest *kept, *lost;
@@ -218,6 +238,7 @@ int main(void) {
       TEST(a_checkpoint_committed_anew_replaces_the_one_before),
       TEST(a_commit_whose_answer_was_lost_keeps_its_blocks_when_it_is_made_again),
       TEST(a_commit_that_lands_after_the_references_were_read_keeps_its_blocks_when_it_is_made_again),
+      TEST(a_manifest_whose_run_has_no_record_goes_with_its_blocks),
       TEST(a_sweep_deletes_what_nothing_refers_to),
       TEST(nothing_is_swept_while_a_record_cannot_be_read),
       TEST(blocks_are_deleted_only_while_the_guard_holds),

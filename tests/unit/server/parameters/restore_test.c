@@ -11,6 +11,8 @@
 #include <cmocka.h>
 
 #include "common/agree/float_setting.h"
+#include "common/agree/spec.h"
+#include "common/base/message.h"
 #include "tests/support/common/patience.h"
 #include "tests/support/parameters/parameters_calls.h"
 #include "tests/support/parameters/restore_fixture.h"
@@ -191,6 +193,62 @@ static void a_block_of_another_size_than_the_models_is_refused(void **state) {
   restore_fixture_fini(&f);
 }
 
+/* The manifest as that of a run with another optimizer; slots_step: where that began. */
+static void lay_out_otherwise(struct restore_fixture *f, Weir__RunSpec *by, uint64_t slots_step) {
+  Weir__Manifest *manifest;
+  struct err err;
+  assert_int_equal(checkpoint_read(&f->snapshots.store.base, f->manifest, &manifest, &err), 0);
+  spec_free(manifest->layout_spec);
+  manifest->layout_spec = by;
+  manifest->slots_step = slots_step;
+  assert_int_equal(checkpoint_write_record(&f->snapshots.store.base, f->manifest, manifest, NULL, &err), 0);
+  manifest->layout_spec = NULL;
+  message_free(manifest);
+}
+
+static void assert_slots(struct restore_fixture *f, bool are_kept) {
+  struct hosted_run *run;
+  struct err err;
+  if (restore_run(f, 1, "server-1", &run, &err))
+    fail_msg("%s", err.text);
+  for (uint32_t b = 0; b < run->n_own; b++) {
+    const struct hosted_block *block = &run->blocks[b], *was = &f->snapshots.run->blocks[b];
+    if (block->kind != BLOCK_PARAMETERS)
+      continue;
+    assert_memory_equal(block->current->data, was->current->data, block->current->size_bytes);
+    for (uint32_t i = 0; i < block->slot_elems; i++)
+      assert_true(((float *)block->slots->data)[i] == (are_kept ? ((float *)was->slots->data)[i] : 0));
+  }
+  hosted_run_put(run);
+}
+
+static void slots_of_another_optimizer_begin_anew(void **state) {
+  struct restore_fixture f;
+  Weir__RunSpec *by;
+  (void)state;
+  restore_fixture_init(&f, 1);
+  by = spec_copy(make_order(1, 1)->spec);
+  by->train->average = mem_new(sizeof *by->train->average);
+  weir__average_spec__init(by->train->average);
+  lay_out_otherwise(&f, by, 0); /* it says that there is an average, which is not there */
+  assert_is_refused(&f, ERR_CORRUPT, "elements as its run keeps them are");
+  spec_free(by);
+  by = spec_copy(make_order(1, 1)->spec);
+  lay_out_otherwise(&f, by, 0);
+  assert_slots(&f, true);
+  lay_out_otherwise(&f, by, 1);
+  assert_slots(&f, false);
+  by->train->optimizer->name = mem_strdup("lion");
+  by->train->optimizer->has_momentum = false;
+  lay_out_otherwise(&f, by, 0);
+  assert_slots(&f, false);
+  by->train->batch = 0;
+  lay_out_otherwise(&f, by, 0);
+  assert_is_refused(&f, ERR_CORRUPT, "the spec of its blocks: train.batch");
+  spec_free(by);
+  restore_fixture_fini(&f);
+}
+
 static void a_store_that_is_away_is_asked_again(void **state) {
   struct restore_fixture f;
   struct hosted_run *run;
@@ -241,6 +299,7 @@ int main(void) {
       cmocka_unit_test(a_block_that_is_damaged_or_missing_is_named),
       cmocka_unit_test(a_checkpoint_that_does_not_fit_is_lost),
       cmocka_unit_test(a_block_of_another_size_than_the_models_is_refused),
+      cmocka_unit_test(slots_of_another_optimizer_begin_anew),
       cmocka_unit_test(a_store_that_is_away_is_asked_again),
       cmocka_unit_test(an_order_without_a_checkpoint_begins_at_version_0),
   };

@@ -1,5 +1,5 @@
 /* Do two specs ask for the same run? */
-#include "client/files/spec_diff.h"
+#include "common/agree/spec_diff.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,6 +14,7 @@ enum { PATH_BYTES = 256, VALUE_BYTES = 256 };
 /* The place that is compared, and where the finding goes. */
 struct comparison {
   char path[PATH_BYTES];
+  bool (*may_differ)(const char *path);
   char *text;
   size_t size;
 };
@@ -27,8 +28,9 @@ static bool value_differs(struct comparison *at, const ProtobufCFieldDescriptor 
                           const void *was);
 static void value_text(const ProtobufCFieldDescriptor *field, const void *value, char text[VALUE_BYTES]);
 
-bool spec_differs(const Weir__RunSpec *now, const Weir__RunSpec *was, char *text, size_t size) {
-  struct comparison at = {.text = text, .size = size};
+bool spec_differs(const Weir__RunSpec *now, const Weir__RunSpec *was, bool (*may_differ)(const char *path),
+                  char *text, size_t size) {
+  struct comparison at = {.may_differ = may_differ, .text = text, .size = size};
   return message_differs(&at, now, was);
 }
 
@@ -58,6 +60,8 @@ static const void *field_value(const ProtobufCFieldDescriptor *field, const void
 
 static bool field_differs(struct comparison *at, const ProtobufCFieldDescriptor *field, const void *now,
                           const void *was) {
+  if (at->may_differ && at->may_differ(at->path))
+    return false;
   if (field->label == PROTOBUF_C_LABEL_REPEATED)
     return list_differs(at, field, now, was);
   return value_differs(at, field, field_value(field, now), field_value(field, was));

@@ -1,0 +1,88 @@
+/* What a fork's spec may have otherwise than its parent's: what the servers apply, and who computes. What a
+   step computes from which samples stays, as the fork goes on with its parent's steps. */
+#include "common/agree/spec_fork.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/agree/spec_diff.h"
+#include "common/agree/spec_text.h"
+#include "common/base/memory.h"
+
+enum { DIFFERENCE_SIZE = 600 };
+
+/* Whether one of the settings gives the key a value. */
+static bool is_set(const struct spec_source *settings, const char *path) {
+  size_t length = strlen(path);
+  for (int i = 0; i < settings->n_settings; i++)
+    if (strncmp(settings->settings[i], path, length) == 0 && settings->settings[i][length] == '=')
+      return true;
+  return false;
+}
+
+static bool begins_with(const char *path, const char *with) {
+  return strncmp(path, with, strlen(with)) == 0;
+}
+
+/* Of the optimizer and of its groups: options, but not which tensors they are for. */
+static bool is_option(const char *path) {
+  static const char optimizer[] = "train.optimizer.", groups[] = "train.optimizer.groups";
+  const char *name = path + strlen(optimizer);
+  if (!begins_with(path, optimizer))
+    return false;
+  if (begins_with(path, groups)) {
+    name = strchr(path + strlen(groups), '.');
+    if (!name++)
+      return false;
+  }
+  return strcmp(name, "params") != 0 && strcmp(name, "frozen") != 0 && strcmp(name, "groups") != 0;
+}
+
+static bool may_differ(const char *path) {
+  static const char *const free_paths[] = {"name",          "priority",         "workers",
+                                           "eval",          "checkpoint",       "train.steps",
+                                           "train.epochs",  "train.schedule",   "train.clip_norm",
+                                           "train.average", "train.clip_value", "train.collective"};
+  for (size_t i = 0; i < sizeof free_paths / sizeof *free_paths; i++)
+    if (strcmp(path, free_paths[i]) == 0)
+      return true;
+  return is_option(path);
+}
+
+static int read_settings(const Weir__RunSpec *parent, const struct spec_source *settings, Weir__RunSpec **out,
+                         struct err *err) {
+  Weir__RunSpec *base = spec_copy(parent);
+  char *text;
+  if (is_set(settings, "train.steps") && !is_set(settings, "train.epochs"))
+    base->train->has_epochs = false;
+  if (is_set(settings, "train.epochs") && !is_set(settings, "train.steps"))
+    base->train->has_steps = false;
+  text = spec_text(base);
+  spec_free(base);
+  spec_read_text(settings, text, strlen(text), out, err);
+  free(text);
+  return err->code;
+}
+
+int spec_fork(const Weir__RunSpec *parent, const struct spec_source *settings, const char *name,
+              Weir__RunSpec **out, struct err *err) {
+  char difference[DIFFERENCE_SIZE];
+  Weir__RunSpec *spec;
+  *out = NULL;
+  if (read_settings(parent, settings, &spec, err))
+    return err->code;
+  if (name && *name) {
+    free(spec->name);
+    spec->name = mem_strdup(name);
+  }
+  if (spec_check(spec, err) == 0 && spec_differs(spec, parent, may_differ, difference, sizeof difference))
+    err_set(err, ERR_INVALID,
+            "%s: a fork goes on with its parent's steps, so this cannot differ; 'weir submit SPEC --from "
+            "RUN@STEP' begins a run of its own from the weights alone",
+            difference);
+  if (err->code)
+    spec_free(spec);
+  else
+    *out = spec;
+  return err->code;
+}

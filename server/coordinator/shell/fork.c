@@ -1,0 +1,298 @@
+/* Forks: asked for on the event loop, checked by the thread `slow`, queued by the event loop, and written
+   with their first record by the jobs. */
+#include "server/coordinator/shell/fork.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/agree/plan.h"
+#include "common/agree/spec_fork.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/message.h"
+#include "common/optim/optimizer.h"
+#include "common/settle/spec_settle.h"
+#include "model/stages/cuts.h"
+#include "server/coordinator/messages/info.h"
+
+enum { SETTINGS_MAX = 100, NOTES_MAX = 2 };
+
+/* A call for a fork. */
+struct forking {
+  struct task task;
+  struct coordinator_service *shell;
+  struct rpc_call *call;
+  Weir__RunSpec *spec; /* of the fork */
+  struct fork_base base;
+  /* what `slow` finds */
+  Weir__RunRecord *record;  /* of the parent */
+  Weir__Manifest *manifest; /* its checkpoint */
+  Weir__Plan plan;          /* of the fork */
+  uint64_t slots_step;
+  char id[RUN_ID_SIZE];
+  char *notes[NOTES_MAX];
+  size_t n_notes;
+  struct err err;
+};
+
+static void forking_check(struct task *task);
+static int read_parent(struct forking *forking);
+static int check_plan(struct forking *forking);
+static int find_layout(struct forking *forking);
+static int check_model(struct forking *forking);
+static void forking_accept(struct task *task);
+static void run_queue(struct forking *forking);
+
+static void forking_free(struct forking *forking) {
+  for (size_t i = 0; i < forking->n_notes; i++)
+    free(forking->notes[i]);
+  message_free(forking->record);
+  message_free(forking->manifest);
+  spec_free(forking->spec);
+  free(forking->base.parent);
+  free(forking);
+}
+
+void fork_base_free(struct fork_base *base) {
+  if (base)
+    free(base->parent);
+  free(base);
+}
+
+static void fork_run(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  const Weir__ForkRequest *request = message;
+  const char *parent = shell_find_run(shell, call, request->run);
+  struct spec_source settings = {.file = parent,
+                                 .settings = (const char *const *)request->settings,
+                                 .n_settings = (int)request->n_settings};
+  Weir__RunSpec *spec = NULL;
+  struct forking *forking;
+  struct err err = ERR_NONE;
+  uint64_t step = 0;
+  if (!parent)
+    return;
+  if (shell_saves_is_deleting(shell, parent))
+    err_set(&err, ERR_INVALID, "run '%s' is being deleted", parent);
+  else if (request->n_settings > SETTINGS_MAX)
+    err_set(&err, ERR_INVALID, "%zu settings: at most %d", request->n_settings, SETTINGS_MAX);
+  else if (shell_pick_checkpoint(shell, parent, request->has_step ? &request->step : NULL, &step, &err) &&
+           spec_fork(coordinator_run_spec(shell->core, parent), &settings, request->name, &spec, &err) == 0)
+    spec_settle_check(spec, &err);
+  if (err.code) {
+    rpc_call_finish(call, &err);
+    spec_free(spec);
+    return;
+  }
+  forking = mem_new(sizeof *forking);
+  *forking = (struct forking){.task.run = forking_check,
+                              .shell = shell,
+                              .call = call,
+                              .spec = spec,
+                              .base = {.parent = mem_strdup(parent), .step = step}};
+  if (task_offer(shell->slow, &forking->task))
+    return;
+  rpc_call_fail(call, ERR_BUSY, "too many downloads and submissions wait");
+  forking_free(forking);
+}
+
+static void forking_check(struct task *task) {
+  struct forking *forking = TASK_OWNER(task, struct forking, task);
+  struct coordinator_service *shell = forking->shell;
+  char why[SHELL_TEXT_SIZE];
+  if (!shell_is_leading(shell, why))
+    err_set(&forking->err, ERR_UNAVAILABLE, "%s", why);
+  else if (read_parent(forking) == 0 && check_plan(forking) == 0 && find_layout(forking) == 0 &&
+           check_model(forking) == 0)
+    run_id_draw(shell->store, forking->spec->name, forking->id, &forking->err);
+  forking->task.run = forking_accept;
+  task_post(shell->event_loop, &forking->task); /* bounded by the tasks of `slow` */
+}
+
+static int read_parent(struct forking *forking) {
+  struct store *store = forking->shell->store;
+  char *name = checkpoint_name(forking->base.parent, forking->base.step);
+  if (checkpoint_read(store, name, &forking->manifest, &forking->err) == 0 &&
+      checkpoint_find_run(store, forking->base.parent, &forking->record, &forking->err) == 0 &&
+      (!forking->record->reference || forking->record->n_block_elems != forking->manifest->n_blocks ||
+       strcmp(forking->record->model_sha256, forking->manifest->model_sha256)))
+    err_set(&forking->err, ERR_CORRUPT, "store: the record of run '%s' does not fit its checkpoint",
+            forking->base.parent);
+  free(name);
+  return forking->err.code;
+}
+
+/* Of the parent's data. */
+static int check_plan(struct forking *forking) {
+  const Weir__Plan *of = forking->manifest->plan;
+  struct plan plan;
+  if (plan_init(&plan, forking->spec, of->train_samples, of->eval_samples, &forking->err))
+    return forking->err.code;
+  if (plan.steps <= forking->base.step)
+    return err_set(&forking->err, ERR_INVALID,
+                   "train.%s: the fork would end with step %" PRIu64 ", and begins at %" PRIu64
+                   ": give it more, as train.steps=%" PRIu64,
+                   forking->spec->train->has_steps ? "steps" : "epochs", plan.steps, forking->base.step,
+                   2 * forking->base.step);
+  weir__plan__init(&forking->plan);
+  forking->plan.train_samples = plan.train_samples;
+  forking->plan.eval_samples = plan.eval_samples;
+  forking->plan.steps = plan.steps;
+  return 0;
+}
+
+/* What the optimizer keeps goes on where it is laid out alike, and begins anew elsewhere; so does the
+ * average.
+ */
+static int find_layout(struct forking *forking) {
+  const Weir__Manifest *manifest = forking->manifest;
+  Weir__RunSpec *was = spec_copy(manifest->layout_spec ? manifest->layout_spec : manifest->spec);
+  Weir__RunSpec *now = spec_copy(forking->spec);
+  if (optimizer_settle(was->train->optimizer, &forking->err) == 0 &&
+      optimizer_settle(now->train->optimizer, &forking->err) == 0) {
+    bool are_alike = optimizer_slots_are_alike(was->train->optimizer, now->train->optimizer);
+    forking->slots_step = are_alike ? manifest->slots_step : forking->base.step;
+    forking->base.is_laid_out_otherwise = !are_alike || !was->train->average != !now->train->average;
+    if (!are_alike)
+      forking->notes[forking->n_notes++] = mem_printf("the optimizer keeps other values of each weight than "
+                                                      "that of %s did: they begin anew at step %" PRIu64,
+                                                      forking->base.parent, forking->base.step);
+    if (now->train->average && !was->train->average)
+      forking->notes[forking->n_notes++] =
+          mem_printf("%s kept no average: it begins with the weights of step %" PRIu64, forking->base.parent,
+                     forking->base.step);
+  }
+  spec_free(was);
+  spec_free(now);
+  return forking->err.code;
+}
+
+/* Metrics and cuts are checked against the model. */
+static int check_model(struct forking *forking) {
+  const Weir__RunRecord *record = forking->record;
+  const Weir__TrainSpec *train = forking->spec->train;
+  const struct model_cuts_wanted wanted = {.n_stages = (int)forking->spec->workers->stages};
+  struct model_cuts cuts = {0};
+  struct model *model = NULL;
+  struct buffer *file = NULL;
+  if (checkpoint_blob(forking->shell->store,
+                      *record->outline_sha256 ? record->outline_sha256 : record->model_sha256, &file,
+                      &forking->err) == 0 &&
+      model_open(&(struct model_source){.onnx = file->data,
+                                        .size_bytes = file->size_bytes,
+                                        .spec = forking->spec,
+                                        .samples = train->batch / train->microbatches},
+                 &model, &forking->err) == 0 &&
+      model_cuts_find(model, forking->spec, &wanted, &cuts, &forking->err) == 0 &&
+      model->n_blocks != forking->manifest->n_blocks)
+    err_set(&forking->err, ERR_CORRUPT, "the checkpoint has %zu blocks, the model %u",
+            forking->manifest->n_blocks, model->n_blocks);
+  model_cuts_fini(&cuts);
+  model_close(model);
+  buffer_put(file);
+  return forking->err.code;
+}
+
+static void forking_accept(struct task *task) {
+  struct forking *forking = TASK_OWNER(task, struct forking, task);
+  struct coordinator_service *shell = forking->shell;
+  if (shell_turns_away(shell, forking->call))
+    ;
+  else if (forking->err.code)
+    rpc_call_finish(forking->call, &forking->err);
+  else if (coordinator_live_runs(shell->core) >= RUNS_LIVE_MAX)
+    rpc_call_fail(forking->call, ERR_BUSY, "fork: %d runs wait or run already", RUNS_LIVE_MAX);
+  else if (coordinator_run_model(shell->core, forking->id)) /* another drew it at the same time */
+    rpc_call_fail(forking->call, ERR_BUSY, "fork: the id %s was just given away: try again", forking->id);
+  else
+    run_queue(forking);
+  forking_free(forking);
+}
+
+/* The call is answered when the run is in the store. */
+static void run_queue(struct forking *forking) {
+  struct coordinator_service *shell = forking->shell;
+  const Weir__RunRecord *record = forking->record;
+  struct fork_base *base = mem_new(sizeof *base);
+  struct live_model *live = shell_find_model(shell, forking->base.parent);
+  Weir__ForkReply reply = WEIR__FORK_REPLY__INIT;
+  Weir__CheckpointInfo info;
+  struct run_inheritance inheritance = {&forking->plan, record->reference, &info};
+  struct run_submission submission = {
+      .id = forking->id,
+      .spec = forking->spec,
+      .model_bytes = record->model_bytes,
+      .model_sha256 = record->model_sha256,
+      .model_pieces = record->model_pieces,
+      .outline_bytes = record->outline_bytes,
+      .outline_sha256 = record->outline_sha256,
+      .parameters = record->parameters,
+      .block_elems = record->block_elems,
+      .n_blocks = (uint32_t)record->n_block_elems,
+      .submitted_unix_ms = clock_unix_ms(),
+      .origin = {forking->base.parent, forking->base.step, forking->slots_step},
+      .inheritance = &inheritance};
+  *base = forking->base;
+  base->parent = mem_strdup(forking->base.parent);
+  reply.run = forking->id;
+  reply.step = forking->base.step;
+  reply.notes = forking->notes;
+  reply.n_notes = forking->n_notes;
+  checkpoint_info(forking->manifest, &info);
+  info.incarnation = info.written_bytes = 0;
+  info.weights_sha256 = "";
+  if (live)
+    shell_keep_model(shell, forking->id, run_model_get(live->model));
+  shell_saves_await_fork(shell, forking->call, base, &reply);
+  shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_SUBMITTED, .submission = &submission});
+  shell_fetch_model(shell, forking->id); /* where the parent is over */
+}
+
+/* As the fork's own: what is not said here is the parent's, and what is pointed to stays theirs. */
+static void adopt(Weir__Manifest *own, const struct fork_base *base, const Weir__RunRecord *record,
+                  uint64_t term) {
+  if (!base->is_laid_out_otherwise)
+    own->layout_spec = NULL;
+  else if (!own->layout_spec)
+    own->layout_spec = own->spec;
+  own->run = record->run;
+  own->spec = record->spec;
+  own->plan = record->plan;
+  own->incarnation = record->incarnation;
+  own->term = term;
+  own->weights_sha256 = "";
+  own->written_bytes = 0;
+}
+
+int fork_base_write(struct coordinator_service *shell, const struct fork_base *base,
+                    const Weir__RunRecord *record, struct err *err) {
+  char term[LEASE_TERM_SIZE];
+  char *from = checkpoint_name(base->parent, base->step), *to = checkpoint_name(record->run, base->step);
+  char *name = checkpoint_run_name(record->run, "run");
+  struct store_record guard = lease_guard(shell->term, term);
+  struct onnx_outline pieces = {0};
+  Weir__Manifest *parents = NULL, own;
+  struct err ignored = ERR_NONE;
+  if (!shell_has_refs(shell, err) || checkpoint_read(shell->store, from, &parents, err) ||
+      checkpoint_run_pieces(shell->store, record, &pieces, err))
+    goto out;
+  own = *parents;
+  adopt(&own, base, record, shell->term);
+  if (checkpoint_commit(shell->store, shell->refs, &own, &guard, err))
+    goto out;
+  if (checkpoint_write_record(shell->store, name, record, &guard, err) == 0)
+    block_refs_add_run(shell->refs, record, &pieces);
+  else if (checkpoint_delete(shell->store, shell->refs, to, &guard, &ignored)) /* a sweep will */
+    log_event(LOG_WARN, "coordinator", "fork_not_deleted", "name=%s reason=\"%s\"", to, ignored.text);
+out:
+  onnx_outline_fini(&pieces);
+  message_free(parents);
+  free(from);
+  free(to);
+  free(name);
+  return err->code;
+}
+
+void shell_fork_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, fork_run);
+}

@@ -1,0 +1,146 @@
+/* ForkRun over real RPC, with fake members. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/agree/float_setting.h"
+#include "common/base/log.h"
+#include "common/base/message.h"
+#include "storage/checkpoint/checkpoint.h"
+#include "tests/support/coordinator/service_members.h"
+
+enum { SETTINGS = 3, GARBAGE = 400 };
+
+static int fork_run(struct service_fixture *f, Weir__ForkRequest *request, Weir__ForkReply **reply,
+                    struct err *err) {
+  *err = ERR_NONE;
+  *reply = NULL;
+  return rpc_unary(f->channel, &(struct rpc_question){RPC_FORK_RUN, request, patience_ms()}, false,
+                   (void **)reply, err);
+}
+
+static size_t count_runs(struct service_fixture *f) {
+  Weir__ListRunsRequest request = WEIR__LIST_RUNS_REQUEST__INIT;
+  const struct rpc_question question = {RPC_LIST_RUNS, &request, patience_ms()};
+  Weir__ListRunsReply *reply = NULL;
+  struct err err = ERR_NONE;
+  size_t n;
+  assert_int_equal(rpc_unary(f->channel, &question, false, (void **)&reply, &err), 0);
+  n = reply->n_runs;
+  message_free(reply);
+  return n;
+}
+
+static void a_fork_has_a_manifest_of_its_parents_blocks(void **state) {
+  struct service_fixture *f = *state;
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER);
+  char *id = train_with_checkpoints(f, server, worker, 4, 3), *settings[] = {"train.optimizer.lr=0.5"};
+  Weir__ForkRequest request = WEIR__FORK_REQUEST__INIT;
+  Weir__Manifest *own, *parents;
+  Weir__ForkReply *reply;
+  Weir__RunInfo *info;
+  struct err err;
+  char *name;
+  request.run = id;
+  request.has_step = true;
+  request.step = 2;
+  request.name = "other";
+  request.settings = settings;
+  request.n_settings = 1;
+  if (fork_run(f, &request, &reply, &err))
+    fail_msg("%s", err.text);
+  assert_int_equal(strncmp(reply->run, "other-", 6), 0);
+  assert_int_equal(reply->step, 2);
+  assert_int_equal(reply->n_notes, 0);
+  name = checkpoint_name(reply->run, 2);
+  assert_int_equal(checkpoint_read(f->store, name, &own, &err), 0);
+  free(name);
+  name = checkpoint_name(id, 2);
+  assert_int_equal(checkpoint_read(f->store, name, &parents, &err), 0);
+  assert_int_equal(own->n_blocks, parents->n_blocks);
+  for (size_t i = 0; i < own->n_blocks; i++)
+    assert_string_equal(own->blocks[i]->sha256, parents->blocks[i]->sha256);
+  assert_true(own->spec->train->optimizer->lr == 0.5 && !own->layout_spec);
+  assert_true(is_record_written(f, reply->run, "run"));
+  assert_int_equal(ask_run(f, RPC_GET_RUN, reply->run, &info, &err), 0);
+  assert_string_equal(info->parent, id);
+  assert_int_equal(info->parent_step, 2);
+  assert_int_equal(info->checkpoints, 1);
+  message_free(info);
+  message_free(own);
+  message_free(parents);
+  message_free(reply);
+  rpc_reader_close(server);
+  rpc_reader_close(worker);
+  free(name);
+  free(id);
+}
+
+static void garbage_is_refused_and_leaves_no_run(void **state) {
+  struct service_fixture *f = *state;
+  static char *const settings[] = {"",
+                                   "=",
+                                   "name",
+                                   "name=",
+                                   "name=A",
+                                   "train.batch=2",
+                                   "train.steps=1",
+                                   "train.steps=1e99",
+                                   "train=null",
+                                   "model={}",
+                                   "train.optimizer={name: x}",
+                                   "train.optimizer.lr=.nan",
+                                   "train.optimizer.groups=[{}]",
+                                   "[0]=1",
+                                   "a.b.c=1",
+                                   "data.transforms[99].scale=1",
+                                   "train.schedule.name=\x01",
+                                   "eval={every_steps: 0}",
+                                   "workers.min=0",
+                                   "x=[[[[[[[[[[[",
+                                   "name=\xff\xfe",
+                                   "checkpoint.keep=0",
+                                   "train.average={decay: 7}",
+                                   "eval.metrics=[no-metric]"};
+  static char *const runs[] = {"", "x", "tiny", "/", "../..", "tiny-\xff", "%s%n"};
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER);
+  char *id = train_with_checkpoints(f, server, worker, 4, 3);
+  unsigned seed = 7;
+  (void)state;
+  for (int i = 0; i < GARBAGE; i++) {
+    Weir__ForkRequest request = WEIR__FORK_REQUEST__INIT;
+    char *chosen[SETTINGS];
+    Weir__ForkReply *reply;
+    struct err err;
+    for (int s = 0; s < SETTINGS; s++)
+      chosen[s] = settings[(size_t)rand_r(&seed) % (sizeof settings / sizeof *settings)];
+    request.run = rand_r(&seed) % 3 ? id : runs[(size_t)rand_r(&seed) % (sizeof runs / sizeof *runs)];
+    request.has_step = rand_r(&seed) % 2;
+    request.step = rand_r(&seed) % 2 ? 2 : UINT64_MAX >> (rand_r(&seed) % 64);
+    request.settings = chosen;
+    request.n_settings = 1 + (size_t)rand_r(&seed) % SETTINGS;
+    request.name =
+        rand_r(&seed) % 2 ? "" : settings[(size_t)rand_r(&seed) % (sizeof settings / sizeof *settings)];
+    fork_run(f, &request, &reply, &err);
+    if (reply || (err.code != ERR_INVALID && err.code != ERR_NOT_FOUND) || strchr(err.text, '\n'))
+      fail_msg("%s %s: %s", request.run, chosen[0], err.code ? err.text : reply->run);
+  }
+  assert_int_equal(count_runs(f), 1);
+  assert_int_equal(run_state(f, id), WEIR__RUN_STATE__RUNNING);
+  rpc_reader_close(server);
+  rpc_reader_close(worker);
+  free(id);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, service_setup, service_teardown)
+
+int main(void) {
+  float_setting_apply();
+  const struct CMUnitTest tests[] = {
+      TEST(a_fork_has_a_manifest_of_its_parents_blocks),
+      TEST(garbage_is_refused_and_leaves_no_run),
+  };
+  log_set_level(LOG_ERROR + 1);
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

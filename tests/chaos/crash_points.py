@@ -27,7 +27,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
-from harness import BUILD, PATIENCE, Folder, Process, Skip, own_address, program, start_announced, wait_for, weir
+from harness import BUILD, PATIENCE, Folder, Process, Skip, kept, own_address, program, start_announced, wait_for, weir
 from power_loss import lose_power
 from redis_servers import Redis, encode, need
 
@@ -337,19 +337,19 @@ class Inputs:
         folder.small_data(160, 16)
         weir("model", "mlp", "--hidden", "200,100", "--seed", "3", "-o", folder.file("mlp.onnx"))
         self.spec = folder.file("spec.yaml", SPEC.format(root=folder.path))
-        self.reference, self.ranges = None, {}
+        self.reference = None
 
     def ranges_of(self, kind, victim):
         """The calls that the victim makes between the run's submission and its end: (call, how many)."""
-        if (kind, victim) not in self.ranges:
+        def count():
             with Site(self, self.store, kind, victim, NEVER) as site:
                 assert not site.await_crash()
                 steps = site.shim.steps_by_call
-                weights = site.finish()
-            assert self.reference in (None, weights), "undisturbed runs differ"
-            self.reference = weights
-            self.ranges[kind, victim] = [(call, last) for call, last in enumerate(steps) if last]
-        return self.ranges[kind, victim]
+                return site.finish(), [(call, last) for call, last in enumerate(steps) if last]
+        weights, ranges = kept(f"crash-{self.store}-{kind}-{victim}", count)
+        assert self.reference in (None, weights), "undisturbed runs differ"
+        self.reference = weights
+        return ranges
 
 
 def try_point(inputs, kind, victim, at, name):

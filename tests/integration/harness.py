@@ -29,7 +29,7 @@ DATA = "/usr/share/datasets/fashion-mnist"
 PATIENCE = float(os.environ.get("WEIR_TEST_PATIENCE", "240"))
 KEPT = os.environ.get("WEIR_TEST_KEPT")  # a folder of tests/run.py: what a round leaves there need not be made again
 PORTS, BUS = range(10000, 20000), 10000  # where a Redis Cluster's bus is; both below those that the system gives unasked
-RESERVED = {}
+RESERVED, MADE = {}, {}
 
 
 class Skip(Exception):
@@ -55,17 +55,19 @@ def wait_for(condition, what):
 
 
 def kept(name, make):
-    """What make() returns, which JSON can say and which is the same each time: made in the first of several rounds."""
+    """What make() returns, which JSON can say and which is the same each time: made once by a program, and of several
+    rounds in the first. Nobody changes it."""
     path = KEPT and os.path.join(KEPT, name + ".json")
-    if path and os.path.exists(path):
+    if name not in MADE and path and os.path.exists(path):
         with open(path) as file:
-            return json.load(file)
-    value = make()
-    if path:
-        with tempfile.NamedTemporaryFile("w", dir=KEPT, delete=False) as file:
-            json.dump(value, file)
-        os.rename(file.name, path)
-    return value
+            MADE[name] = json.load(file)
+    elif name not in MADE:
+        MADE[name] = make()
+        if path:
+            with tempfile.NamedTemporaryFile("w", dir=KEPT, delete=False) as file:
+                json.dump(MADE[name], file)
+            os.rename(file.name, path)
+    return MADE[name]
 
 
 def skip_unless_gpu():

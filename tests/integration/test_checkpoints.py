@@ -9,7 +9,7 @@ import signal
 import subprocess
 
 from gate import Gate
-from harness import (DATA, PATIENCE, PEER_PYTHON, Cluster, Folder, Process, Skip, children_of, done_event, main, newest_step,
+from harness import (DATA, PATIENCE, PEER_PYTHON, Cluster, Folder, Process, Skip, children_of, done_event, kept, main, newest_step,
                      outcome, program, read_metrics, wait_for, weir)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -328,21 +328,22 @@ LONG = {"steps": 600, "tail": "checkpoint: {every_steps: 40, keep: 3}\n", "hidde
 TRAIN = ("--workers", 2, "--servers", 2, "--threads", 1)
 
 
-def assert_same_result(metrics, undisturbed):
-    """Every step once an incarnation, none missing, and the newest of each as in the undisturbed run."""
+def assert_same_result(metrics, expected):
+    """Every step once an incarnation, none missing, and the newest of each as in the outcome of an undisturbed run."""
     events = [event for event in read_metrics(metrics) if event["event"] == "step"]
     marks = [(event.get("incarnation", 0), event["step"]) for event in events]
     assert len(set(marks)) == len(marks), "a line came twice"
     newest = {event["step"]: event["loss"] for event in events}
-    expected = outcome(undisturbed)
     assert newest == {step[0]: step[2] for step in expected["steps"]}
     assert done_event(metrics)["weights_sha256"] == expected["weights"]
     assert [event["event"] for event in read_metrics(metrics)].count("done") == 1
 
 
-def undisturbed_metrics(folder, spec):
-    weir("train", spec, *TRAIN, "--out", folder.file("undisturbed"))
-    return folder.file("undisturbed/metrics.jsonl")
+def undisturbed_outcome(folder, spec):
+    def train():
+        weir("train", spec, *TRAIN, "--out", folder.file("undisturbed"))
+        return outcome(folder.file("undisturbed/metrics.jsonl"))
+    return kept("checkpoints", train)
 
 
 def shown_steps(printed):
@@ -353,7 +354,7 @@ def shown_steps(printed):
 def test_an_interrupted_training_resumes_with_the_printed_command_and_the_same_result():
     with Folder() as folder:
         spec = small_run(folder, **LONG)
-        undisturbed = undisturbed_metrics(folder, spec)
+        undisturbed = undisturbed_outcome(folder, spec)
         with open(spec) as file:
             spec, setting = folder.file("other.yaml", file.read().replace("lr: 0.05", "lr: 77")), "train.optimizer.lr=0.05"
         gate, out = Gate(folder), folder.file("an out")
@@ -392,7 +393,7 @@ def test_an_interrupted_training_resumes_with_the_printed_command_and_the_same_r
 def test_a_training_that_was_killed_altogether_resumes_with_the_same_result():
     with Folder() as folder:
         spec = small_run(folder, **LONG)
-        undisturbed = undisturbed_metrics(folder, spec)
+        undisturbed = undisturbed_outcome(folder, spec)
         gate, out = Gate(folder), folder.file("out")
         metrics = os.path.join(out, "metrics.jsonl")
         arguments = ("train", spec, *TRAIN, "--out", out)
@@ -417,7 +418,7 @@ def test_a_training_that_was_killed_altogether_resumes_with_the_same_result():
 def test_a_training_survives_the_death_of_each_of_its_processes():
     with Folder() as folder:
         spec = small_run(folder, **LONG)
-        undisturbed = undisturbed_metrics(folder, spec)
+        undisturbed = undisturbed_outcome(folder, spec)
         gate, out = Gate(folder), folder.file("out")
         metrics = os.path.join(out, "metrics.jsonl")
         gate.stop_at(160)

@@ -1,6 +1,5 @@
 """Who leads: a standby takes over from a coordinator that died or froze and the run goes on as if nothing had
 happened, one that was replaced ends itself, and a store that is away, wrong or protected is said to be so."""
-import functools
 import os
 import re
 import signal
@@ -25,7 +24,6 @@ def write_spec(folder):
     return path
 
 
-@functools.cache
 def expected():
     """The outcome of a run that nobody disturbs."""
     def train():

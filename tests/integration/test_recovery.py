@@ -4,7 +4,6 @@ The model has batch norm and dropout, the optimizer two slots and a momentum tha
 checkpoint falls on an evaluation: whatever a roll-back could forget would show in the weights, or in a step's loss. What
 happens to a run happens in its middle: it goes no further than to a step that the test names (gate.py)."""
 import contextlib
-import functools
 import os
 import signal
 import time
@@ -28,7 +27,6 @@ def write_spec(folder, every=EVERY, more=""):
     return folder.file("spec.yaml", text + f"checkpoint: {{every_steps: {every}, keep: 2}}\n" + more)
 
 
-@functools.cache
 def undisturbed():
     """The outcome of a run of its own that nobody disturbs."""
     def train():

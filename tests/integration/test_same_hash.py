@@ -5,7 +5,7 @@ import signal
 import time
 
 from gate import Gate
-from harness import (DATA, Cluster, Folder, Process, children_of, done_event, main, newest_step, outcome, program,
+from harness import (DATA, Cluster, Folder, Process, children_of, done_event, kept, main, newest_step, outcome, program,
                      read_metrics, wait_for, weir)
 
 STEPS = 24
@@ -59,7 +59,7 @@ def test_a_worker_killed_and_another_started_in_mid_run_change_nothing():
     with Folder() as folder:
         folder.model(*SMALL)
         spec = write_spec(folder, 8, steps=60)
-        calm = train(folder, spec, 1, 1, 2)
+        calm = kept("same-hash-8-60", lambda: train(folder, spec, 1, 1, 2))
         gate, metrics = Gate(folder), folder.file("stormy.jsonl")
         gate.stop_at(15)
         with Process(program("weir"), "train", spec, "--workers", 3, "--servers", 2, "--threads", 1, "--no-restart",
@@ -89,7 +89,7 @@ def test_a_worker_that_is_told_to_stop_hands_its_work_back():
     with Folder() as folder:
         folder.model(*SMALL)
         spec = write_spec(folder, 6, steps=40)
-        calm = train(folder, spec, 1, 1, 2)
+        calm = kept("same-hash-6-40", lambda: train(folder, spec, 1, 1, 2))
         gate, metrics = Gate(folder), folder.file("drained.jsonl")
         gate.stop_at(20)
         with Process(program("weir"), "train", spec, "--workers", 2, "--threads", 1, "--no-restart", "--out",
@@ -107,7 +107,7 @@ def test_a_frozen_worker_is_evicted_and_the_run_goes_on():
     with Folder() as folder:
         folder.model(*SMALL)
         spec = write_spec(folder, 8, steps=40)
-        calm = train(folder, spec, 1, 1, 2)
+        calm = kept("same-hash-8-40", lambda: train(folder, spec, 1, 1, 2))
         gate, metrics = Gate(folder), folder.file("frozen.jsonl")
         gate.stop_at(20)
         with Process(program("weir"), "train", spec, "--workers", 2, "--threads", 1, "--out", folder.file("frozen"),
@@ -129,7 +129,11 @@ def test_all_workers_killed_at_once_lose_no_step_and_no_evaluation():
         folder.small_data(960, 300)
         folder.model(*SMALL)
         spec = folder.small_spec("lenet.onnx", 6, steps=60, eval_steps=3)
-        weir("train", spec, "--out", folder.file("calm"), "--metrics", folder.file("calm.jsonl"))
+
+        def calm():
+            weir("train", spec, "--out", folder.file("calm"))
+            return outcome(folder.file("calm/metrics.jsonl"))
+        expected = kept("same-hash-evaluated", calm)
         metrics = folder.file("stormy.jsonl")
         with Cluster(folder, servers=2, workers=3, gate=Gate(folder)) as cluster:
             cluster.gate.stop_at(8)
@@ -146,7 +150,7 @@ def test_all_workers_killed_at_once_lose_no_step_and_no_evaluation():
                         cluster.add_worker(threads)
                 cluster.gate.open()
                 assert client.wait() == 0, client.output()[-3000:]
-        assert outcome(metrics) == outcome(folder.file("calm.jsonl"))
+        assert outcome(metrics) == expected
         assert [step[0] for step in outcome(metrics)["steps"]] == list(range(60)), "every step once, in order"
 
 

@@ -19,7 +19,7 @@ from harness import BUILD, KEPT, PATIENCE, ROOT, Skip, main, program, wait_for
 
 IMAGES = ("weir", "weir-redis", "weir-data")
 IMAGE_BYTES_MAX = 100_000_000  # above the base
-STEPS = 1000
+STEPS = 300
 STEPS_WHILE_KILLED = 40  # at most: then the run stands still until it is looked at
 SPEC = f"""name: compose
 model: {{onnx: /examples/fashion-mnist.onnx, loss: cross_entropy}}

@@ -179,7 +179,7 @@ def test_gpus_and_cpus_compute_one_run_only_where_it_need_not_be_deterministic()
         free = submit(cluster, spec)
         wait_for(lambda: is_done(cluster, free), "the end of the run")
         assert "is_fast=1" in gpu.output() and "precision=2" in gpu.output(), gpu.output()
-        assert all("ended run=" + free in worker.output() for worker in cluster.workers)
+        assert all(" worker loaded run=" + free in worker.output() for worker in cluster.workers)
 
 
 def test_what_a_cpu_cannot_do_is_refused_by_its_worker():

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "common/agree/random.h"
-#include "common/agree/random_beta.h"
+#include "worker/data/random_beta.h"
 #include "worker/data/transform.h"
 
 static int64_t edge_least(int64_t a, int64_t b) {

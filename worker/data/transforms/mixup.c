@@ -1,7 +1,7 @@
 /* mixup: each sample and its label become share times themselves plus 1 - share times those of the sample
    before, as torchvision.transforms.v2.MixUp; the share is drawn from Beta(alpha, alpha) (Zhang et al.,
    "mixup: beyond empirical risk minimization", 2018). */
-#include "common/agree/random_beta.h"
+#include "worker/data/random_beta.h"
 #include "worker/data/transform.h"
 
 static void mixup_draw(const Weir__Transform *transform, uint64_t key, const struct image_shape *shape,

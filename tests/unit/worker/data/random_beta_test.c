@@ -9,8 +9,8 @@
 
 #include "common/agree/float_setting.h"
 #include "common/agree/random.h"
-#include "common/agree/random_beta.h"
 #include "common/base/memory.h"
+#include "worker/data/random_beta.h"
 
 enum { DRAWS = 100000 };
 

@@ -1,5 +1,5 @@
 /* Numbers of a beta distribution, from counters. */
-#include "common/agree/random_beta.h"
+#include "worker/data/random_beta.h"
 
 #include <math.h>
 

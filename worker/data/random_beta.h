@@ -1,6 +1,6 @@
 /* Random numbers of a beta distribution, from counters. */
-#ifndef WEIR_COMMON_AGREE_RANDOM_BETA_H
-#define WEIR_COMMON_AGREE_RANDOM_BETA_H
+#ifndef WEIR_WORKER_DATA_RANDOM_BETA_H
+#define WEIR_WORKER_DATA_RANDOM_BETA_H
 
 #include <stdint.h>
 

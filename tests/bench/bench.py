@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
 the same run. With names of parts, only those: training, engine, optimizers, data, data-plane, checkpoints, collective,
-groups, crowd, coordinator, straggler, memory, recompute, pipeline; only by their names external, stage-memory,
+groups, turns, crowd, coordinator, straggler, memory, recompute, pipeline; only by their names external, stage-memory,
 stage-death and large (`make bench LARGE=1`).
 
 Machines are noisy: rounds alternate between the sides, and medians and ratios are what to quote. PyTorch's side runs
@@ -23,6 +23,7 @@ import pipeline  # noqa: E402
 import stage_death  # noqa: E402
 import stage_memory  # noqa: E402
 import straggler  # noqa: E402
+import turns  # noqa: E402
 from harness import Folder, done_event, program, weir  # noqa: E402
 
 PARITY_PYTHON = os.path.join(ROOT, "build", "parity", "bin", "python")
@@ -126,7 +127,7 @@ def bench_coordinator():
 
 PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench_optimizers, "data": bench_data,
          "data-plane": bench_data_plane, "checkpoints": checkpoints.main, "collective": bench_collective,
-         "groups": groups.main, "crowd": crowd.main, "coordinator": bench_coordinator,
+         "groups": groups.main, "turns": turns.main, "crowd": crowd.main, "coordinator": bench_coordinator,
          "straggler": straggler.main, "memory": memory.main, "recompute": bench_recompute, "pipeline": bench_pipeline,
          "external": external.main, "stage-memory": stage_memory.main, "stage-death": stage_death.main,
          "large": checkpoints.bench_large}
@@ -134,7 +135,7 @@ PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench
 
 def main():
     for name in sys.argv[1:] or ("training", "engine", "optimizers", "data", "data-plane", "checkpoints",
-                                "collective", "groups", "crowd", "coordinator", "straggler", "memory", "recompute",
+                                "collective", "groups", "turns", "crowd", "coordinator", "straggler", "memory", "recompute",
                                 "pipeline"):
         PARTS[name]()
         sys.stdout.flush()

@@ -1,0 +1,119 @@
+"""Runs that take turns on a worker: how long a hand-over takes, what the turns cost beside one run alone, and how evenly the
+time is shared; and how long a run takes from its submission to its first step, where the worker has its program and data
+loaded for another run, and where it has not."""
+import json
+import os
+import signal
+import statistics
+import tempfile
+import time
+
+from harness import Cluster, Folder, Process, program, read_metrics, wait_for, weir
+
+IS_QUICK = bool(os.environ.get("WEIR_BENCH_QUICK"))
+SHARED_SECONDS, ALONE_SECONDS, STARTS = (40, 4, 2) if IS_QUICK else (60, 15, 9)
+WEIGHTS = (1, 3)
+FOR_EVER = 10000000  # steps
+MODEL = ("lenet", "--channels", "32,64", "--hidden", "128", "--batch-norm", "--seed", "1")
+
+
+def write_spec(folder):
+    train = (f"  steps: {FOR_EVER}\n  batch: 128\n  microbatches: 8\n  seed: 1\n"
+             "  optimizer: {lr: 0.05, momentum: 0.9}\n")
+    return folder.spec(folder.model(*MODEL), train=train)
+
+
+class Run:
+    """A run that never ends by itself, followed by a client."""
+
+    def __init__(self, folder, cluster, spec, name, *settings):
+        self.name, self.at, self.metrics = name, ("--coordinator", cluster.address), folder.file(name + ".jsonl", "")
+        self.begin = time.monotonic()
+        self.client = Process(program("weir"), "submit", spec, "name=" + name, *settings, "--follow", "--metrics",
+                              self.metrics, *self.at)
+
+    def step(self):
+        steps = [event["step"] for event in read_metrics(self.metrics) if event["event"] == "step"]
+        return steps[-1] + 1 if steps else 0
+
+    def seconds_to_first_step(self):
+        """By the file of metrics, which is looked at each millisecond."""
+        while not os.path.getsize(self.metrics) or not self.step():
+            time.sleep(0.001)
+        return time.monotonic() - self.begin
+
+    def end(self):
+        weir("cancel", self.name, *self.at)
+        self.client.wait()
+        self.client.__exit__()
+
+
+def new_cluster(folder, workers):
+    """With a store of its own."""
+    return Cluster(folder, workers=workers, store="file://" + tempfile.mkdtemp(dir=folder.path))
+
+
+def spans_of(timeline):
+    """[(begin, end, thread)] of microbatches, in seconds, in their order. Each run has an executor's thread of its own."""
+    with open(timeline, encoding="utf-8") as file:
+        events = [event for event in json.load(file) if event.get("cat") == "train"]
+    return sorted((event["ts"] / 1e6, (event["ts"] + event["dur"]) / 1e6, event["tid"]) for event in events)
+
+
+def share(folder, spec, weights):
+    """Two runs on a worker of one thread: (seconds of each hand-over, their steps a second together beside one run's alone,
+    the second's part of the worker's time)."""
+    timeline = folder.file("timeline.json", "")
+    with new_cluster(folder, 0) as cluster:
+        worker = cluster.add_worker(1, options=("--trace", timeline))
+        first = Run(folder, cluster, spec, "first", f"workers.weight={weights[0]}")
+        wait_for(first.step, "steps")
+        alone, begin = first.step(), time.monotonic()
+        time.sleep(ALONE_SECONDS)
+        rate = (first.step() - alone) / (time.monotonic() - begin)
+        second = Run(folder, cluster, spec, "second", f"workers.weight={weights[1]}")
+        wait_for(second.step, "steps of the second")
+        steps, begin = first.step() + second.step(), time.monotonic()
+        time.sleep(SHARED_SECONDS)
+        shared = (first.step() + second.step() - steps) / (time.monotonic() - begin)
+        first.end()
+        second.end()
+        worker.send(signal.SIGTERM)
+        worker.wait()
+    spans = spans_of(timeline)
+    gaps = [after[0] - before[1] for before, after in zip(spans, spans[1:]) if before[2] != after[2]]
+    last = spans[-1][1]
+    window = [span for span in spans if last - SHARED_SECONDS <= span[0]]
+    busy = sum(end - begin for begin, end, _ in window)
+    of_first = sum(end - begin for begin, end, thread in window if thread == spans[0][2])
+    return gaps[1:], shared / rate, 1 - of_first / busy  # the first one loads the second run
+
+
+def starts(folder, spec):
+    """{what differs from the run before: seconds from submission to the first step}."""
+    seconds = {"another learning rate": [], "another seed": []}
+    with new_cluster(folder, 1) as cluster:
+        for number in range(STARTS):
+            for kind, rate in (("another seed", 0.05), ("another learning rate", 0.1)):
+                run = Run(folder, cluster, spec, f"run-{number}-{kind[8]}", f"train.seed={number}", f"train.optimizer.lr={rate}")
+                seconds[kind].append(run.seconds_to_first_step())
+                run.end()
+    return seconds
+
+
+def main():
+    with Folder() as folder:
+        spec = write_spec(folder)
+        print(f"turns: two runs of the demo's model on a worker of one thread, {SHARED_SECONDS} s", flush=True)
+        for weights in ((1, 1), WEIGHTS):
+            gaps, cost, part = share(folder, spec, weights)
+            print(f"  weights {weights[0]} and {weights[1]}: {len(gaps)} hand-overs, median {1000 * statistics.median(gaps):.0f} ms "
+                  f"(most {1000 * max(gaps):.0f}); steps a second of both by one's alone {cost:.2f}; the second has "
+                  f"{100 * part:.1f} % of the time (by weight {100 * weights[1] / sum(weights):.0f} %)", flush=True)
+        for kind, seconds in starts(folder, spec).items():
+            print(f"  from submission to the first step, {kind} than the run before: median "
+                  f"{1000 * statistics.median(seconds):.0f} ms ({1000 * min(seconds):.0f} to {1000 * max(seconds):.0f})", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,5 +1,6 @@
-"""Trains while workers, servers, the coordinator and the store are killed, frozen, told to leave and started, and while
-the network breaks; then compares every bit with an undisturbed run.
+"""Trains runs while workers, servers, the coordinator and the store are killed, frozen, told to leave and started, and while
+the network breaks; then compares every bit with an undisturbed run. Up to three runs share the workers, by settings that
+change.
 
 usage: chaos.py [SEED...]        (1 2 3 unless given)
 
@@ -29,6 +30,7 @@ SEED_SECONDS = float(os.environ.get("WEIR_TEST_PATIENCE", "150"))  # a run that 
 # Three runs of different shapes: microbatches, steps between evaluations.
 SHAPES = ((8, 3), (6, 2), (5, 7))
 NODES = ((None,), ("a",), ("a", "b"))  # of workers; without a name they do not reduce among themselves
+RUNS_MAX = 3
 CHECKPOINTS = "checkpoint: {every_steps: 12, keep: 2}\n"
 
 
@@ -55,6 +57,7 @@ class Storm:
         self.chooser, self.redis, self.nodes = random.Random(seed), redis, NODES[seed // 2 % len(NODES)]
         self.counts, self.frozen, self.expected, self.due = Counter(), {}, {}, []
         self.began, self.story, self.is_store_empty = time.monotonic(), [], False
+        self.runs, self.setters = [], []
         url = f"redis://{redis.address}" if redis else "file://" + folder.file(f"store-{seed}")
         self.cluster = Cluster(folder, servers=0, workers=0, store=url)
         self.submit_to = self.cluster.address
@@ -67,6 +70,8 @@ class Storm:
             self.start_server(slot)
 
     def close(self):
+        for setter in self.setters:
+            setter.__exit__()
         for process in self.frozen:
             process.send(signal.SIGCONT)
         self.cluster.__exit__()
@@ -103,6 +108,15 @@ class Storm:
             else:
                 action()
         self.later(seconds, act)
+
+    # Runs
+
+    def set_run(self):
+        """Which may come to nothing: perhaps no coordinator leads."""
+        self.setters.append(Process(program("weir"), "set", self.chooser.choice(self.runs),
+                                    f"priority={self.chooser.choice((0, 0, 0, 1))}",
+                                    f"workers.weight={self.chooser.choice((1, 3))}", "--coordinator", self.submit_to))
+        self.tell("set")
 
     # Workers
 
@@ -246,6 +260,8 @@ class Storm:
         actions += [self.start] * 8 + [self.kill_all]
         actions += [self.kill_server] * 3 + [self.freeze_server, self.kill_servers] + [self.add_server] * 2
         actions += [self.kill_coordinator] * 2 + [self.freeze_coordinator, self.kill_everything]
+        if len(self.runs) > 1:
+            actions += [self.set_run] * 4
         if self.redis:
             actions += [self.kill_store, self.freeze_store, self.empty_store]
         self.chooser.choice(actions)()
@@ -296,36 +312,59 @@ def is_alive(process):
     return (process.process if isinstance(process, Redis) else process).child.poll() is None
 
 
+class Watched:
+    """A run, and the client that follows it."""
+
+    def __init__(self, folder, run, seed, at):
+        self.metrics = folder.file(f"{run}-{seed}.jsonl")
+        self.client = Process(program("weir"), "watch", run, *at, "--metrics", self.metrics)
+        wait_for(self.client.output, "the first state")
+
+    def is_over(self):
+        return self.client.child.poll() is not None
+
+    def check(self, expected):
+        assert self.client.child.returncode == 0, self.client.output()[-2000:]
+        assert_recovered(self.metrics, expected)
+
+    def keep(self, place, number):
+        if os.path.exists(self.metrics):
+            shutil.copy(self.metrics, place)
+        with open(os.path.join(place, f"client-{number}.log"), "w") as file:
+            file.write(self.client.output())
+
+
 def train_in_storm(folder, seed, shape, expected):
     """Returns what was done, in words."""
-    metrics = folder.file(f"storm-{seed}.jsonl")
+    watched = []
     has_redis = seed % 2 == 0 and shutil.which("redis-server")
     redis = Redis(folder, appendonly="yes", maxmemory_policy="noeviction") if has_redis else None
     storm = Storm(seed, folder, redis)
     at = ("--coordinator", storm.submit_to)
     try:
         collective = "shm" if storm.nodes[0] else "none"
-        run = weir("submit", write_spec(folder, shape, collective), *at).stdout.strip()
-        with Process(program("weir"), "watch", run, *at, "--metrics", metrics) as client:
-            try:
-                wait_for(client.output, "the first state")
-                storm.rage_until(lambda: client.child.poll() is not None)
-                storm.check_processes()
-                assert client.child.returncode == 0, client.output()[-2000:]
-                assert_recovered(metrics, expected)
-            except AssertionError:
-                place = storm.keep_logs(seed)
-                if os.path.exists(metrics):
-                    shutil.copy(metrics, place)
-                with open(os.path.join(place, "client.log"), "w") as file:
-                    file.write(client.output())
-                raise
+        spec = write_spec(folder, shape, collective)
+        storm.runs = [weir("submit", spec, f"name=storm-{number + 1}", *at).stdout.strip()
+                      for number in range(1 + seed // 3 % RUNS_MAX)]
+        try:
+            watched.extend(Watched(folder, run, seed, at) for run in storm.runs)
+            storm.rage_until(lambda: all(run.is_over() for run in watched))
+            storm.check_processes()
+            for run in watched:
+                run.check(expected)
+        except AssertionError:
+            place = storm.keep_logs(seed)
+            for number, run in enumerate(watched):
+                run.keep(place, number + 1)
+            raise
     finally:
+        for run in watched:
+            run.client.__exit__()
         storm.close()
         if redis:
             redis.__exit__()
     counts = ", ".join(f"{count} {what}" for what, count in sorted(storm.counts.items()))
-    return f"{'redis' if redis else 'files'}, {len(storm.nodes) if storm.nodes[0] else 'no'} nodes: {counts}"
+    return f"{len(watched)} runs, {'redis' if redis else 'files'}, {len(storm.nodes) if storm.nodes[0] else 'no'} nodes: {counts}"
 
 
 def main():

@@ -1,12 +1,18 @@
 """weir fork: runs that begin from another's checkpoint, optimizer state included. With nothing changed they end in its
 weights, whatever dies, and whatever becomes of it."""
+import glob
 import json
 import os
 import re
 import struct
+import subprocess
+import sys
 
 from gate import Gate
-from harness import Cluster, Folder, main, outcome, read_metrics, wait_for, weir
+from harness import PATIENCE, ROOT, Cluster, Folder, main, outcome, program, read_metrics, wait_for, weir
+
+sys.path.insert(0, os.path.join(ROOT, "tests", "chaos"))
+from crash_points import CALLS, Shim
 
 # 120 samples in steps of 24: an epoch is 5 steps. Checkpoints are at multiples of them, so that without shuffling a fork
 # goes on with the samples that a run begins with. The first is made while the run stands still: none is missed.
@@ -215,6 +221,40 @@ def test_a_fork_outlives_the_coordinator_that_made_it():
         forks.gate.open()
         assert_goes_on(forks.end(fork), expected, step)
         assert forks.status(fork)["parent"] == run
+
+
+def test_a_coordinator_that_dies_while_it_makes_a_fork_leaves_a_whole_one_or_nothing():
+    with Folder() as folder, Forks(folder) as forks:
+        run, step = forks.parent(forks.spec())
+        expected, known, left = forks.end(run), {run}, set()
+        records = folder.file("store/records/runs")
+        for at in range(9, 100):  # of each time that a file or a folder of the runs is synced: before it, and after it
+            with Folder() as own:
+                shim = Shim(own, at, records, call=CALLS.index("sync"), is_armed=False)
+                variables = dict(part.split("=", 1) for part in shim.command[1:])
+                forks.cluster.coordinator.__exit__()
+                forks.cluster.start_coordinator(env={**os.environ, **variables})
+                wait_for(lambda: len(forks.cluster.json("servers")) == 2, "the servers")
+                shim.arm()
+                done = subprocess.run([program("weir"), "fork", f"{run}@{step}", "--coordinator", forks.cluster.address],
+                                      capture_output=True, text=True, timeout=PATIENCE, check=False)
+                if done.returncode:
+                    forks.cluster.coordinator.wait()
+                forks.cluster.coordinator.__exit__()
+                left |= {name for name in os.listdir(records) if os.path.exists(f"{records}/{name}/checkpoints")
+                         and not os.path.exists(f"{records}/{name}/run")}
+            forks.cluster.start_coordinator()
+            forks.ask("gc")
+            made = {entry["run"] for entry in forks.cluster.json("runs")} - known
+            assert len(made) <= 1 and (done.returncode or made == {done.stdout.strip()}), (at, made, done)
+            for fork in made:
+                assert_goes_on(forks.end(fork), expected, step)
+                assert forks.steps(fork)[0] == step
+            known |= made
+            if done.returncode == 0:
+                break
+        assert left and len(known) > 1, "no crash came between the base and the record"
+        assert not any(glob.glob(f"{records}/{name}/checkpoints/*") for name in left), "a base is there for ever"
 
 
 def test_a_fork_rolls_back_to_its_base_while_it_has_no_other_checkpoint():

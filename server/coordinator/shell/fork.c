@@ -109,16 +109,25 @@ static void forking_check(struct task *task) {
   task_post(shell->event_loop, &forking->task); /* bounded by the tasks of `slow` */
 }
 
+/* Errors also: NOT_FOUND where it was deleted since it was picked. */
+static int read_base(struct coordinator_service *shell, const struct fork_base *base,
+                     Weir__Manifest **manifest, struct err *err) {
+  char *name = checkpoint_name(base->parent, base->step);
+  if (checkpoint_read(shell->store, name, manifest, err) == ERR_NOT_FOUND)
+    err_set(err, ERR_NOT_FOUND, "run '%s' no longer has its checkpoint of step %" PRIu64 ": fork a newer one",
+            base->parent, base->step);
+  free(name);
+  return err->code;
+}
+
 static int read_parent(struct forking *forking) {
   struct store *store = forking->shell->store;
-  char *name = checkpoint_name(forking->base.parent, forking->base.step);
-  if (checkpoint_read(store, name, &forking->manifest, &forking->err) == 0 &&
+  if (read_base(forking->shell, &forking->base, &forking->manifest, &forking->err) == 0 &&
       checkpoint_find_run(store, forking->base.parent, &forking->record, &forking->err) == 0 &&
       (!forking->record->reference || forking->record->n_block_elems != forking->manifest->n_blocks ||
        strcmp(forking->record->model_sha256, forking->manifest->model_sha256)))
     err_set(&forking->err, ERR_CORRUPT, "store: the record of run '%s' does not fit its checkpoint",
             forking->base.parent);
-  free(name);
   return forking->err.code;
 }
 
@@ -267,13 +276,13 @@ static void adopt(Weir__Manifest *own, const struct fork_base *base, const Weir_
 int fork_base_write(struct coordinator_service *shell, const struct fork_base *base,
                     const Weir__RunRecord *record, struct err *err) {
   char term[LEASE_TERM_SIZE];
-  char *from = checkpoint_name(base->parent, base->step), *to = checkpoint_name(record->run, base->step);
+  char *to = checkpoint_name(record->run, base->step);
   char *name = checkpoint_run_name(record->run, "run");
   struct store_record guard = lease_guard(shell->term, term);
   struct onnx_outline pieces = {0};
   Weir__Manifest *parents = NULL, own;
   struct err ignored = ERR_NONE;
-  if (!shell_has_refs(shell, err) || checkpoint_read(shell->store, from, &parents, err) ||
+  if (!shell_has_refs(shell, err) || read_base(shell, base, &parents, err) ||
       checkpoint_run_pieces(shell->store, record, &pieces, err))
     goto out;
   own = *parents;
@@ -287,7 +296,6 @@ int fork_base_write(struct coordinator_service *shell, const struct fork_base *b
 out:
   onnx_outline_fini(&pieces);
   message_free(parents);
-  free(from);
   free(to);
   free(name);
   return err->code;

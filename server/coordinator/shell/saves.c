@@ -324,8 +324,10 @@ static void save_succeeded(struct coordinator_service *shell, struct saved_run *
 static void refuse_submission(struct coordinator_service *shell, struct saved_run *run,
                               const struct err *err) {
   char *id = mem_strdup(run->run), **runs = mem_new(sizeof *runs);
-  rpc_call_fail(run->submitter, run->forked && err->code == ERR_NOT_FOUND ? ERR_NOT_FOUND : ERR_UNAVAILABLE,
-                "the store cannot keep the run: %s", err->text);
+  if (run->forked && err->code == ERR_NOT_FOUND)
+    rpc_call_finish(run->submitter, err);
+  else
+    rpc_call_fail(run->submitter, ERR_UNAVAILABLE, "the store cannot keep the run: %s", err->text);
   run->submitter = NULL;
   runs[0] = mem_strdup(id);
   shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_CANCELLED, .run = id});

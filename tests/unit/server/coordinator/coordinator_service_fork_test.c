@@ -76,6 +76,25 @@ static void a_fork_has_a_manifest_of_its_parents_blocks(void **state) {
   free(id);
 }
 
+static void a_checkpoint_that_has_gone_is_named(void **state) {
+  struct service_fixture *f = *state;
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER);
+  char *id = train_with_checkpoints(f, server, worker, 4, 3), *name = checkpoint_name(id, 4);
+  Weir__ForkRequest request = WEIR__FORK_REQUEST__INIT;
+  Weir__ForkReply *reply;
+  struct err err = ERR_NONE;
+  assert_int_equal(store_delete_record(f->store, name, NULL, &err), 0);
+  request.run = id;
+  assert_int_equal(fork_run(f, &request, &reply, &err), ERR_NOT_FOUND);
+  assert_non_null(strstr(err.text, "no longer has its checkpoint of step 4: fork a newer one"));
+  assert_int_equal(count_runs(f), 1);
+  rpc_reader_close(server);
+  rpc_reader_close(worker);
+  free(name);
+  free(id);
+}
+
 static void garbage_is_refused_and_leaves_no_run(void **state) {
   struct service_fixture *f = *state;
   static char *const settings[] = {"",
@@ -139,6 +158,7 @@ int main(void) {
   float_setting_apply();
   const struct CMUnitTest tests[] = {
       TEST(a_fork_has_a_manifest_of_its_parents_blocks),
+      TEST(a_checkpoint_that_has_gone_is_named),
       TEST(garbage_is_refused_and_leaves_no_run),
   };
   log_set_level(LOG_ERROR + 1);

@@ -8,7 +8,7 @@
 #include "client/cluster/training.h"
 #include "client/files/result_dir.h"
 #include "common/agree/spec.h"
-#include "common/agree/spec_diff.h"
+#include "common/specs/spec_diff.h"
 #include "common/base/memory.h"
 #include "common/base/sha256.h"
 

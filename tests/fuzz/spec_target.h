@@ -8,7 +8,7 @@
 
 #include "common/agree/plan.h"
 #include "common/agree/spec.h"
-#include "common/agree/spec_diff.h"
+#include "common/specs/spec_diff.h"
 #include "common/base/memory.h"
 #include "common/base/unpack.h"
 #include "common/optim/optimizer.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/agree/plan.h"
-#include "common/agree/spec_fork.h"
+#include "common/specs/spec_fork.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/message.h"

@@ -10,7 +10,7 @@
 
 #include "client/files/run_file.h"
 #include "common/agree/spec.h"
-#include "common/agree/spec_diff.h"
+#include "common/specs/spec_diff.h"
 
 #define SPEC(batch, optimizer, rest)                                                                         \
   "name: a\nmodel: {onnx: m.onnx, loss: cross_entropy}\n"                                                    \

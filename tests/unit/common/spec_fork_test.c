@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "common/agree/spec_diff.h"
-#include "common/agree/spec_fork.h"
-#include "common/agree/spec_text.h"
+#include "common/specs/spec_diff.h"
+#include "common/specs/spec_fork.h"
+#include "common/specs/spec_text.h"
 #include "common/base/memory.h"
 
 enum { SETTINGS_MAX = 4 };

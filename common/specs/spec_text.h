@@ -1,6 +1,6 @@
 /* A spec as text. */
-#ifndef WEIR_COMMON_AGREE_SPEC_TEXT_H
-#define WEIR_COMMON_AGREE_SPEC_TEXT_H
+#ifndef WEIR_COMMON_SPECS_SPEC_TEXT_H
+#define WEIR_COMMON_SPECS_SPEC_TEXT_H
 
 #include "spec.pb-c.h"
 

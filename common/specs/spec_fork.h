@@ -1,6 +1,6 @@
 /* The spec of a run that begins from another's checkpoint, optimizer state included. */
-#ifndef WEIR_COMMON_AGREE_SPEC_FORK_H
-#define WEIR_COMMON_AGREE_SPEC_FORK_H
+#ifndef WEIR_COMMON_SPECS_SPEC_FORK_H
+#define WEIR_COMMON_SPECS_SPEC_FORK_H
 
 #include "common/agree/spec.h"
 

@@ -1,12 +1,12 @@
 /* What a fork's spec may have otherwise than its parent's: what the servers apply, and who computes. What a
    step computes from which samples stays, as the fork goes on with its parent's steps. */
-#include "common/agree/spec_fork.h"
+#include "common/specs/spec_fork.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/agree/spec_diff.h"
-#include "common/agree/spec_text.h"
+#include "common/specs/spec_diff.h"
+#include "common/specs/spec_text.h"
 #include "common/base/memory.h"
 
 enum { DIFFERENCE_SIZE = 600 };

@@ -1,6 +1,6 @@
 /* Do two specs ask for the same run? */
-#ifndef WEIR_COMMON_AGREE_SPEC_DIFF_H
-#define WEIR_COMMON_AGREE_SPEC_DIFF_H
+#ifndef WEIR_COMMON_SPECS_SPEC_DIFF_H
+#define WEIR_COMMON_SPECS_SPEC_DIFF_H
 
 #include <stdbool.h>
 #include <stddef.h>

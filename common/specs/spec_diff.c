@@ -1,5 +1,5 @@
 /* Do two specs ask for the same run? */
-#include "common/agree/spec_diff.h"
+#include "common/specs/spec_diff.h"
 
 #include <inttypes.h>
 #include <stdio.h>

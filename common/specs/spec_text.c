@@ -1,5 +1,5 @@
 /* A spec as text, through the descriptors of its messages. */
-#include "common/agree/spec_text.h"
+#include "common/specs/spec_text.h"
 
 #include <inttypes.h>
 #include <stdbool.h>

@@ -201,6 +201,7 @@ static void join_coordinator(struct process *process, const char *coordinator, c
   hello.pid = (uint32_t)getpid();
   hello.address = (char *)address;
   hello.fingerprint = fingerprint;
+  hello.memory_bytes = process->options.memory_bytes;
   process->client = rpc_client_new(1);
   parameters_join(process->parameters, process->client, coordinator, &hello);
   free(fingerprint);

@@ -11,6 +11,7 @@
 
 #include "build_id.h"
 #include "common/base/memory.h"
+#include "common/base/size.h"
 #include "common/rpc/address.h"
 #include "storage/store.h"
 
@@ -29,7 +30,7 @@ static const char help[] =
     "  weir-server [--role=coordinator|parameters|all] [--listen HOST:PORT]\n"
     "              [--advertise HOST:PORT] [--coordinator HOST:PORT[,HOST:PORT...]]\n"
     "              [--store URL] [--wait-store SECONDS] [--server-grace SECONDS]\n"
-    "              [--follow-limit SECONDS] [--threads N] [--announce-fd FD]\n"
+    "              [--follow-limit SECONDS] [--threads N] [--memory SIZE] [--announce-fd FD]\n"
     "\n"
     "DESCRIPTION\n"
     "  A Weir cluster is one coordinator, any number of parameter servers and any number of workers\n"
@@ -72,6 +73,9 @@ static const char help[] =
     "                           with it for so long is named in the run's message (default: 30)\n"
     "  --threads N              threads that serve calls, and as many again that sum and update blocks\n"
     "                           (default: the number of online cores, at most 4)\n"
+    "  --memory SIZE            of a parameter server: what runs may take of its memory together, as 8GB or\n"
+    "                           1.5GiB; a run that does not fit beside those that load or train waits in\n"
+    "                           the queue (default: no bound)\n"
     "  --announce-fd FD         once serving, write the bound HOST:PORT and a line end to this descriptor\n"
     "                           and close it: for programs that start a server on port 0\n"
     "  --help                   this text\n"
@@ -124,6 +128,7 @@ static const struct option long_options[] = {
     {"server-grace", required_argument, NULL, 'g'},
     {"follow-limit", required_argument, NULL, 'o'},
     {"threads", required_argument, NULL, 't'},
+    {"memory", required_argument, NULL, 'm'},
     {"announce-fd", required_argument, NULL, 'f'},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'v'},
@@ -225,6 +230,10 @@ static int take_option(int option, struct server_options *options, struct err *e
     return set_number(
         &(struct number_option){"--follow-limit", 1, FOLLOW_LIMIT_MAX_S, &options->follow_limit_s}, optarg,
         err);
+  case 'm':
+    return size_parse(optarg, &options->memory_bytes)
+               ? 0
+               : err_set(err, ERR_INVALID, "--memory: '%s' is not an amount, as 8GB or 1.5GiB", optarg);
   case 't':
     return set_number(&(struct number_option){"--threads", 1, THREADS_MAX, &options->threads}, optarg, err);
   default:

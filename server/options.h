@@ -3,6 +3,7 @@
 #define WEIR_SERVER_OPTIONS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "common/base/err.h"
 
@@ -17,6 +18,7 @@ struct server_options {
   int follow_limit_s;                 /* a worker that follows a run for longer is named; 0: as usual */
   int announce_fd;                    /* -1: none */
   int threads;                        /* 0: as the machine suggests */
+  uint64_t memory_bytes;              /* that runs may take; 0: no bound */
 };
 
 /* Fills options from arguments and environment. True if the program is to run; else *status is its exit

@@ -14,6 +14,7 @@
 #include "server/coordinator/state/candidates.h"
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/reissuing.h"
+#include "server/coordinator/state/room.h"
 #include "server/coordinator/state/speed.h"
 #include "server/coordinator/state/state.h"
 
@@ -33,7 +34,7 @@ struct claims {
 
 static bool is_claiming(const struct coordinator *coordinator, const struct run *run) {
   if (run->state == WEIR__RUN_STATE__QUEUED)
-    return coordinator_has_server(coordinator, run);
+    return coordinator_has_server(coordinator, run) && coordinator_has_room(coordinator, run, NULL);
   return run->state == WEIR__RUN_STATE__LOADING || run->state == WEIR__RUN_STATE__RUNNING;
 }
 
@@ -357,6 +358,8 @@ void coordinator_take_workers(struct coordinator *coordinator, struct run *run) 
   const struct claim *claim = &run->claim;
   if (!claim->reserved || (run->state == WEIR__RUN_STATE__QUEUED && claim->reserved < claim->least))
     return;
+  if (run->state == WEIR__RUN_STATE__QUEUED && !coordinator_has_room(coordinator, run, NULL))
+    return; /* another one has begun meanwhile */
   if (claim->held == 0)
     turn_begin(&run->turn, coordinator->now_ms);
   if (run->state == WEIR__RUN_STATE__QUEUED)

@@ -12,6 +12,7 @@
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/quarantines.h"
 #include "server/coordinator/state/reissuing.h"
+#include "server/coordinator/state/room.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 
@@ -26,6 +27,7 @@ static void clauses_add(struct clauses *clauses, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 static void say_no_server(const struct coordinator *coordinator, const struct run *run,
                           struct clauses *clauses);
+static void say_no_room(const struct room_lack *lack, struct clauses *clauses);
 static void say_mismatch(const struct run *run, const struct member *server, struct clauses *clauses);
 static void say_workers(const struct coordinator *coordinator, const struct run *run,
                         struct clauses *clauses);
@@ -46,14 +48,17 @@ static void say_quarantines(const struct coordinator *coordinator, const struct 
 
 void coordinator_explain(struct coordinator *coordinator, struct run *run) {
   const struct checkpointing *making = &run->checkpointing;
+  struct room_lack lack;
   struct clauses clauses;
   clauses.text[0] = 0;
   switch (run->state) {
   case WEIR__RUN_STATE__QUEUED:
-    if (coordinator_has_server(coordinator, run))
+    if (!coordinator_has_server(coordinator, run))
+      say_no_server(coordinator, run, &clauses);
+    else if (coordinator_has_room(coordinator, run, &lack))
       say_workers(coordinator, run, &clauses);
     else
-      say_no_server(coordinator, run, &clauses);
+      say_no_room(&lack, &clauses);
     break;
   case WEIR__RUN_STATE__LOADING:
     say_loading(coordinator, run, &clauses);
@@ -112,6 +117,15 @@ static void say_no_server(const struct coordinator *coordinator, const struct ru
     else if (member->role == WEIR__ROLE__SERVER)
       say_mismatch(run, member, clauses);
   }
+}
+
+static void say_no_room(const struct room_lack *lack, struct clauses *clauses) {
+  clauses_add(
+      clauses,
+      "waiting for memory: %llu bytes of %s (%s), which has %llu for runs, of which %d run%s take%s %llu",
+      (unsigned long long)lack->needed, lack->server->id, lack->server->address,
+      (unsigned long long)lack->server->memory_bytes, lack->runs, lack->runs == 1 ? "" : "s",
+      lack->runs == 1 ? "s" : "", (unsigned long long)lack->taken);
 }
 
 static void say_mismatch(const struct run *run, const struct member *server, struct clauses *clauses) {

@@ -120,6 +120,7 @@ static struct member *member_new(struct coordinator *coordinator, uint64_t key, 
   member->shm_host = text_copy_clean(hello->shm_host, TEXT_MAX);
   member->fingerprint = text_copy_clean(hello->fingerprint, FINGERPRINT_MAX);
   member->labels = labels_copy((struct labels){hello->labels, hello->n_labels});
+  member->memory_bytes = hello->memory_bytes;
   member->message = mem_strdup("");
   member->pid = hello->pid;
   member->executors = hello->executors ? hello->executors : 1;

@@ -11,6 +11,7 @@
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/quarantines.h"
 #include "server/coordinator/state/rate.h"
+#include "server/coordinator/state/room.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/speed.h"
 #include "server/coordinator/state/state.h"
@@ -103,6 +104,21 @@ int coordinator_find_quarantine(const struct coordinator *coordinator, const cha
   device->host = coordinator->quarantines.items[at].host;
   device->device = coordinator->quarantines.items[at].device;
   return 0;
+}
+
+int coordinator_check_room(const struct coordinator *coordinator, const Weir__RunSpec *spec,
+                           const uint32_t *block_elems, uint32_t n_blocks, struct err *err) {
+  struct room_lack lack;
+  uint64_t weights = 0;
+  for (uint32_t i = 0; i < n_blocks; i++)
+    weights += block_elems[i];
+  if (coordinator_could_have_room(coordinator, room_of_weights(spec, weights), &lack))
+    return 0;
+  return err_set(err, ERR_INVALID,
+                 "submit: the run takes %llu bytes of each parameter server, and %s (%s) has %llu for runs: "
+                 "more servers, or more of their --memory, are needed",
+                 (unsigned long long)lack.needed, lack.server->id, lack.server->address,
+                 (unsigned long long)lack.server->memory_bytes);
 }
 
 int coordinator_live_runs(const struct coordinator *coordinator) {
@@ -339,6 +355,7 @@ static void server_info(const struct coordinator *coordinator, const struct memb
   info->address = server->address;
   info->host = server->host;
   info->pid = server->pid;
+  info->memory_bytes = server->memory_bytes;
   info->connected_seconds = (double)(now_ms - server->joined_ms) / 1000;
   info->message = *server->message ? server->message : refusal_of(coordinator, server, arena);
   for (int i = 0; i < coordinator->n_runs; i++) {

@@ -51,6 +51,11 @@ struct device_name {
 int coordinator_find_quarantine(const struct coordinator *coordinator, const char *name,
                                 struct device_name *device, struct err *err);
 
+/* Whether the servers that are here could have a run of these blocks if there were no other. Errors: INVALID,
+   with the number. spec: settled. */
+int coordinator_check_room(const struct coordinator *coordinator, const Weir__RunSpec *spec,
+                           const uint32_t *block_elems, uint32_t n_blocks, struct err *err);
+
 int coordinator_live_runs(const struct coordinator *coordinator); /* not over */
 
 /* The committed checkpoints of a run, by step, built in the arena. False if there is no such run. */

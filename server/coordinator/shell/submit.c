@@ -230,7 +230,8 @@ void upload_accept(struct task *task) {
   struct coordinator_service *shell = upload->shell;
   if (shell_turns_away(shell, upload->call))
     ;
-  else if (upload->err.code)
+  else if (upload->err.code || coordinator_check_room(shell->core, upload->spec, upload->block_elems,
+                                                      upload->n_blocks, &upload->err))
     rpc_call_finish(upload->call, &upload->err);
   else if (coordinator_live_runs(shell->core) >= RUNS_LIVE_MAX)
     rpc_call_fail(upload->call, ERR_BUSY, "submit: %d runs wait or run already", RUNS_LIVE_MAX);

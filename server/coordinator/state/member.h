@@ -67,6 +67,8 @@ struct member {
   bool is_cut_off; /* servers: left out because workers did not reach it; after a while runs that load may
                       have it */
 
+  uint64_t memory_bytes; /* servers: what runs may take of its memory; 0: no bound */
+
   enum worker_state state;   /* workers: what follows */
   struct run *run;           /* loading, following, ready, cut off or draining; else NULL */
   uint64_t load_incarnation; /* of the order to load it */

@@ -15,6 +15,7 @@
 #include "server/coordinator/state/groups_past.h"
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/reissuing.h"
+#include "server/coordinator/state/room.h"
 #include "server/coordinator/state/state.h"
 
 enum { MESSAGE_MAX = 1500, LEAD_STEPS = 2, TERM_SHIFT = 32 };
@@ -23,6 +24,7 @@ struct run *coordinator_run_new(const struct coordinator *coordinator,
                                 const struct run_submission *submission) {
   struct run *run = mem_new(sizeof *run);
   size_t blocks = submission->n_blocks;
+  uint64_t weights = 0;
   run->id = mem_strdup(submission->id);
   run->spec = spec_copy(submission->spec);
   run->model_bytes = submission->model_bytes;
@@ -35,6 +37,9 @@ struct run *coordinator_run_new(const struct coordinator *coordinator,
   run->block_elems = mem_new(blocks * sizeof *run->block_elems);
   memcpy(run->block_elems, submission->block_elems, blocks * sizeof *run->block_elems);
   run->owners = mem_new(blocks * sizeof *run->owners);
+  for (uint32_t i = 0; i < run->n_blocks; i++)
+    weights += run->block_elems[i];
+  run->server_bytes = room_of_weights(run->spec, weights);
   run->checkpointing.written = mem_new(blocks * sizeof *run->checkpointing.written);
   run->checkpointing.message = mem_strdup("");
   run->checkpointing.lead = LEAD_STEPS;

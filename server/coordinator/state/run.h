@@ -71,6 +71,7 @@ struct run {
   uint64_t parameters;
   uint32_t *block_elems;
   uint32_t n_blocks;
+  uint64_t server_bytes; /* that servers take for it together (room.h) */
 
   struct origin origin;
 

@@ -1,0 +1,109 @@
+/* The memory of servers, and what runs take of it. */
+#include "server/coordinator/state/room.h"
+
+#include "common/optim/optimizer.h"
+#include "server/coordinator/state/candidates.h"
+#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/run.h"
+#include "server/coordinator/state/state.h"
+
+/* VERSIONS: of the weights. GRADIENTS: parts that wait for their siblings, sums, and what is on its way, of
+   each weight. BLOCK_ELEMS_MAX: no server has more of a run beyond its part. */
+enum { VERSIONS = 3, GRADIENTS = 8, BLOCK_ELEMS_MAX = 65536 };
+
+/* Values that are kept of a weight, of the group that keeps most. */
+static uint64_t kept_values(const Weir__RunSpec *spec) {
+  const Weir__OptimizerSpec *options = spec->train->optimizer;
+  const struct optimizer_def *optimizer = optimizer_find(options->name);
+  uint64_t most = 0;
+  for (uint32_t group = 0; optimizer && group <= options->n_groups; group++) {
+    uint64_t slots = optimizer->slots(optimizer_group(options, group));
+    most = slots > most ? slots : most;
+  }
+  return most + (spec->train->average != NULL);
+}
+
+static uint64_t bytes_of_weight(const Weir__RunSpec *spec) {
+  return sizeof(float) * (VERSIONS + GRADIENTS + 2 * kept_values(spec));
+}
+
+uint64_t room_of_weights(const Weir__RunSpec *spec, uint64_t weights) {
+  return weights * bytes_of_weight(spec);
+}
+
+/* On one of n servers, which have whole blocks: it may have one more than its part. */
+static uint64_t part_of(uint64_t bytes, uint64_t block_bytes, int n) {
+  uint64_t part = (bytes + (uint64_t)n - 1) / (uint64_t)n + (n > 1 ? block_bytes : 0);
+  return part < bytes ? part : bytes;
+}
+
+static int count_servers(const struct coordinator *coordinator, const struct run *run) {
+  int n = 0;
+  for (int i = 0; i < coordinator->n_members; i++)
+    n += coordinator_may_own_blocks(coordinator, coordinator->members[i], false) &&
+         (!run || coordinator_server_fits(run, coordinator->members[i]));
+  return n;
+}
+
+static uint64_t part_of_run(const struct coordinator *coordinator, const struct run *run) {
+  int n = count_servers(coordinator, run);
+  return n ? part_of(run->server_bytes, BLOCK_ELEMS_MAX * bytes_of_weight(run->spec), n) : 0;
+}
+
+/* What the run takes, or is about to take, of the server. */
+static uint64_t taken_by(const struct coordinator *coordinator, const struct run *run,
+                         const struct member *server) {
+  const struct run_server *part;
+  if (run->state != WEIR__RUN_STATE__LOADING && run->state != WEIR__RUN_STATE__RUNNING &&
+      run->state != WEIR__RUN_STATE__FINISHING)
+    return 0;
+  if (run->is_load_due)
+    return coordinator_server_fits(run, server) ? part_of_run(coordinator, run) : 0;
+  part = coordinator_run_server(run, server);
+  return part ? room_of_weights(run->spec, part->bytes / sizeof(float)) : 0;
+}
+
+static bool has_room_on(const struct coordinator *coordinator, const struct member *server,
+                        struct room_lack *lack) {
+  lack->server = server;
+  lack->taken = 0;
+  lack->runs = 0;
+  for (int i = 0; i < coordinator->n_runs; i++) {
+    uint64_t bytes = taken_by(coordinator, coordinator->runs[i], server);
+    lack->taken += bytes;
+    lack->runs += bytes > 0;
+  }
+  return lack->needed <= server->memory_bytes && lack->taken <= server->memory_bytes - lack->needed;
+}
+
+bool coordinator_has_room(const struct coordinator *coordinator, const struct run *run,
+                          struct room_lack *lack) {
+  struct room_lack found = {0};
+  for (int i = 0; i < coordinator->n_members; i++) {
+    const struct member *server = coordinator->members[i];
+    if (server->memory_bytes == 0 || !coordinator_may_own_blocks(coordinator, server, false) ||
+        !coordinator_server_fits(run, server))
+      continue;
+    found.needed = part_of_run(coordinator, run);
+    if (has_room_on(coordinator, server, &found))
+      continue;
+    if (lack)
+      *lack = found;
+    return false;
+  }
+  return true;
+}
+
+bool coordinator_could_have_room(const struct coordinator *coordinator, uint64_t bytes,
+                                 struct room_lack *lack) {
+  int n = count_servers(coordinator, NULL);
+  for (int i = 0; i < coordinator->n_members; i++) {
+    const struct member *server = coordinator->members[i];
+    if (server->memory_bytes == 0 || !coordinator_may_own_blocks(coordinator, server, false))
+      continue;
+    *lack = (struct room_lack){.server = server, .needed = part_of(bytes, 0, n)};
+    if (lack->needed > server->memory_bytes)
+      return false;
+  }
+  return true;
+}

@@ -1,0 +1,35 @@
+/* The memory of servers that say how much they may take, and what runs take of it. */
+#ifndef WEIR_SERVER_COORDINATOR_STATE_ROOM_H
+#define WEIR_SERVER_COORDINATOR_STATE_ROOM_H
+
+#include <stdbool.h>
+
+#include "spec.pb-c.h"
+
+struct coordinator;
+struct member;
+struct run;
+
+/* Bytes that servers take together for a run of so many weights: of each weight the newest version, the one
+   before and the next, eight values of gradients, and twice what the optimizer and the average keep, for a
+   checkpoint may still refer to what was. spec: settled. */
+uint64_t room_of_weights(const Weir__RunSpec *spec, uint64_t weights);
+
+/* A server on which there is no room. */
+struct room_lack {
+  const struct member *server;
+  uint64_t needed; /* by the run, of this server */
+  uint64_t taken;  /* by others, of the server's */
+  int runs;        /* these others */
+};
+
+/* Whether the run, which waits, fits beside those that load or train on each of the servers that it would be
+   given. lack: if not, the first one where it does not; may be NULL. */
+bool coordinator_has_room(const struct coordinator *coordinator, const struct run *run,
+                          struct room_lack *lack);
+
+/* The same of a run of so many bytes, of any kind, if there were no others. */
+bool coordinator_could_have_room(const struct coordinator *coordinator, uint64_t bytes,
+                                 struct room_lack *lack);
+
+#endif

@@ -1,6 +1,6 @@
 """Runs that take turns on a worker: how long a hand-over takes, what the turns cost beside one run alone, and how evenly the
 time is shared; and how long a run takes from its submission to its first step, where the worker has its program and data
-loaded for another run, and where it has not."""
+loaded for another run, where it has not, and beside a run of lower priority."""
 import json
 import os
 import signal
@@ -101,6 +101,31 @@ def starts(folder, spec):
     return seconds
 
 
+def urgent(folder, spec):
+    """A run of higher priority comes and goes beside one that trains: (seconds from each submission to the first step,
+    seconds from its end to the other's next step)."""
+    come, gone = [], []
+    with new_cluster(folder, 1) as cluster:
+        low = Run(folder, cluster, spec, "low")
+        for number in range(STARTS):
+            step = low.step()
+            wait_for(lambda: low.step() > step, "steps")
+            high = Run(folder, cluster, spec, f"high-{number}", "priority=1")
+            come.append(high.seconds_to_first_step())
+            step = low.step()
+            high.end()
+            begin = time.monotonic()
+            while low.step() <= step:
+                time.sleep(0.001)
+            gone.append(time.monotonic() - begin)
+        low.end()
+    return come, gone
+
+
+def middle(seconds):
+    return f"median {1000 * statistics.median(seconds):.0f} ms ({1000 * min(seconds):.0f} to {1000 * max(seconds):.0f})"
+
+
 def main():
     with Folder() as folder:
         spec = write_spec(folder)
@@ -111,8 +136,10 @@ def main():
                   f"(most {1000 * max(gaps):.0f}); steps a second of both by one's alone {cost:.2f}; the second has "
                   f"{100 * part:.1f} % of the time (by weight {100 * weights[1] / sum(weights):.0f} %)", flush=True)
         for kind, seconds in starts(folder, spec).items():
-            print(f"  from submission to the first step, {kind} than the run before: median "
-                  f"{1000 * statistics.median(seconds):.0f} ms ({1000 * min(seconds):.0f} to {1000 * max(seconds):.0f})", flush=True)
+            print(f"  from submission to the first step, {kind} than the run before: {middle(seconds)}", flush=True)
+        come, gone = urgent(folder, spec)
+        print(f"  from submission to the first step, of higher priority than a run that trains: {middle(come)}; from its end to "
+              f"the other's next step: {middle(gone)}")
 
 
 if __name__ == "__main__":

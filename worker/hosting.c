@@ -119,7 +119,7 @@ static void rest_run(struct hosting *hosting, bool is_over) {
     return;
   }
   set_run(hosting, NULL);
-  forget(resting_add(&hosting->resting, run, is_over ? clock_now_ns() : 0));
+  forget(resting_add(&hosting->resting, run, is_over, clock_now_ns()));
 }
 
 /* Whether the run that is ordered is there, loaded or about to be, for it to say so. */

@@ -39,7 +39,7 @@ void hosting_reissue(struct hosting *hosting, const Weir__Reissue *order);
 /* The membership has ended: see run_mute. */
 void hosting_mute(struct hosting *hosting);
 void hosting_end(struct hosting *hosting); /* all runs */
-/* Forgets runs that are over for long. Returns when there will be others (clock_now_ns); 0: never. */
+/* Forgets runs that have rested for long. Returns when there will be others (clock_now_ns); 0: never. */
 uint64_t hosting_forget_old(struct hosting *hosting);
 
 /* Any thread. */

@@ -5,9 +5,7 @@
 
 #include "worker/train/run.h"
 
-enum { KEPT_S = 60 };
-
-static const uint64_t KEPT_NS = KEPT_S * UINT64_C(1000000000);
+enum { OVER_KEPT_S = 60, WAITING_KEPT_S = 1800 };
 
 void resting_init(struct resting *resting) {
   *resting = (struct resting){0};
@@ -16,6 +14,10 @@ void resting_init(struct resting *resting) {
 
 void resting_fini(struct resting *resting) {
   pthread_mutex_destroy(&resting->lock);
+}
+
+static uint64_t due_ns(const struct rest *rest) {
+  return rest->since_ns + (rest->is_over ? OVER_KEPT_S : WAITING_KEPT_S) * UINT64_C(1000000000);
 }
 
 static struct run *take_locked(struct resting *resting, int at) {
@@ -27,17 +29,17 @@ static struct run *take_locked(struct resting *resting, int at) {
 
 static struct run *take_any_locked(struct resting *resting) {
   for (int i = 0; i < resting->n; i++)
-    if (resting->rests[i].over_ns)
+    if (resting->rests[i].is_over)
       return take_locked(resting, i);
   return resting->n > 0 ? take_locked(resting, 0) : NULL;
 }
 
-struct run *resting_add(struct resting *resting, struct run *run, uint64_t over_ns) {
+struct run *resting_add(struct resting *resting, struct run *run, bool is_over, uint64_t now_ns) {
   struct run *displaced = NULL;
   pthread_mutex_lock(&resting->lock);
   if (resting->n == RESTING_MAX)
     displaced = take_any_locked(resting);
-  resting->rests[resting->n++] = (struct rest){run, over_ns};
+  resting->rests[resting->n++] = (struct rest){run, is_over, now_ns};
   pthread_mutex_unlock(&resting->lock);
   return displaced;
 }
@@ -46,7 +48,7 @@ struct run *resting_take(struct resting *resting, const char *id) {
   struct run *run = NULL;
   pthread_mutex_lock(&resting->lock);
   for (int i = 0; i < resting->n && !run; i++)
-    if (!resting->rests[i].over_ns && strcmp(run_id(resting->rests[i].run), id) == 0)
+    if (!resting->rests[i].is_over && strcmp(run_id(resting->rests[i].run), id) == 0)
       run = take_locked(resting, i);
   pthread_mutex_unlock(&resting->lock);
   return run;
@@ -56,7 +58,7 @@ struct run *resting_take_fitting(struct resting *resting, const Weir__LoadRun *l
   struct run *run = NULL;
   pthread_mutex_lock(&resting->lock);
   for (int i = 0; i < resting->n && !run; i++)
-    if (resting->rests[i].over_ns && run_fits(resting->rests[i].run, load, data_root))
+    if (resting->rests[i].is_over && run_fits(resting->rests[i].run, load, data_root))
       run = take_locked(resting, i);
   pthread_mutex_unlock(&resting->lock);
   return run;
@@ -74,20 +76,20 @@ struct run *resting_take_old(struct resting *resting, uint64_t now_ns) {
   struct run *run = NULL;
   pthread_mutex_lock(&resting->lock);
   for (int i = 0; i < resting->n && !run; i++)
-    if (resting->rests[i].over_ns && now_ns - resting->rests[i].over_ns >= KEPT_NS)
+    if (now_ns >= due_ns(&resting->rests[i]))
       run = take_locked(resting, i);
   pthread_mutex_unlock(&resting->lock);
   return run;
 }
 
 uint64_t resting_due_ns(struct resting *resting) {
-  uint64_t due_ns = 0;
+  uint64_t first_ns = 0;
   pthread_mutex_lock(&resting->lock);
-  for (int i = 0; i < resting->n && !due_ns; i++)
-    if (resting->rests[i].over_ns)
-      due_ns = resting->rests[i].over_ns + KEPT_NS;
+  for (int i = 0; i < resting->n; i++)
+    if (!first_ns || due_ns(&resting->rests[i]) < first_ns)
+      first_ns = due_ns(&resting->rests[i]);
   pthread_mutex_unlock(&resting->lock);
-  return due_ns;
+  return first_ns;
 }
 
 bool resting_takes_much(uint64_t own_bytes, uint64_t available_bytes) {

@@ -17,7 +17,8 @@ enum { RESTING_MAX = 4 };
 
 struct rest {
   struct run *run;
-  uint64_t over_ns; /* since when it is over; 0: it waits for its turn */
+  bool is_over; /* else it waits for its turn */
+  uint64_t since_ns;
 };
 
 struct resting {
@@ -29,9 +30,9 @@ struct resting {
 void resting_init(struct resting *resting);
 void resting_fini(struct resting *resting); /* nobody rests any more */
 
-/* over_ns: as in struct rest. If there is no room for all of them, returns one that rests no more: the first
+/* now_ns: since when it rests. If there is no room for all of them, returns one that rests no more: the first
    that is over, or the one that has rested the longest; else NULL. */
-struct run *resting_add(struct resting *resting, struct run *run, uint64_t over_ns);
+struct run *resting_add(struct resting *resting, struct run *run, bool is_over, uint64_t now_ns);
 
 /* The run with that id, which rests no more; NULL: none waits for its turn. */
 struct run *resting_take(struct resting *resting, const char *id);
@@ -42,7 +43,7 @@ struct run *resting_take_fitting(struct resting *resting, const Weir__LoadRun *l
 /* The one that resting_add would return; NULL: none rests. */
 struct run *resting_take_any(struct resting *resting);
 
-/* One that was over for a minute, which rests no more; NULL: there is none. */
+/* One that was kept for long enough, which rests no more; NULL: there is none. */
 struct run *resting_take_old(struct resting *resting, uint64_t now_ns);
 
 /* When there will be one; 0: never. */

@@ -26,7 +26,7 @@ CPPFLAGS = -I. -I$(B)/gen -D_GNU_SOURCE
 LDFLAGS = -fopenmp $(SANFLAGS)
 LDLIBS = $(eval LDLIBS := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -ldnnl -lm -lpthread)$(LDLIBS) # once: it is slow
 
-PROTOS = spec training cluster parameters peers store grpc/health/v1/health grpc/reflection/v1/reflection \
+PROTOS = spec sweep training cluster parameters peers store grpc/health/v1/health grpc/reflection/v1/reflection \
   grpc/reflection/v1alpha/reflection
 GEN_C = $(PROTOS:%=$(B)/gen/%.pb-c.c) $(B)/gen/onnx.pb-c.c $(B)/gen/descriptors.c
 GEN_O = $(GEN_C:.c=.o)

@@ -29,7 +29,8 @@ static double sincos_both(double x) {
 }
 
 /* Servers: optimizers, schedules, norms, initial weights that the model computes. Workers: transforms,
-   mixing, random draws, reference kernels. Constants of a model are folded by reference kernels on both. */
+   mixing, random draws, reference kernels. Constants of a model are folded by reference kernels on both.
+   Searchers: exp, log, log1p, pow, erfc. */
 static const struct row rows[] = {
     {-50, 50, .f64 = exp},    {-3, 3, .f64 = expm1},         {0, 1000, .f64 = log},
     {-1, 3, .f64 = log1p},    {-20, 20, .f64 = cos},         {-20, 20, .f64 = sin},
@@ -39,7 +40,7 @@ static const struct row rows[] = {
     {-1, 1, .f32 = acosf},    {-1, 1, .f32 = asinf},         {-20, 20, .f32 = atanf},
     {-20, 20, .f32 = coshf},  {-20, 20, .f32 = sinhf},       {-10, 10, .f32 = tanhf},
     {1, 1000, .f32 = acoshf}, {-1000, 1000, .f32 = asinhf},  {-1, 1, .f32 = atanhf},
-    {-4, 4, .f32 = erff},     {-20, 20, .f64 = sincos_both},
+    {-4, 4, .f32 = erff},     {-20, 20, .f64 = sincos_both}, {-6, 26, .f64 = erfc},
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -172,8 +172,12 @@ conformance: deps-check ## ONNX's own test vectors on every backend: passed, fai
 lint: deps-check ## format, cppcheck, layering
 	@python3 tests/run.py tests/lint.py
 
+build/search/.done: tests/bench/requirements.txt
+	@echo "  VENV  build/search"
+	$(Q)rm -rf build/search; python3 -m venv build/search && build/search/bin/pip -q install -r $< && touch $@
+
 bench: deps-check ## training, push-pull and checkpoints, each beside its alternative (LARGE=1: a 4 GB checkpoint)
-	@$(MAKE) --no-print-directory -j$$(nproc) all $(BENCHES)
+	@$(MAKE) --no-print-directory -j$$(nproc) all $(BENCHES) $(if $(filter search,$(PARTS)),build/search/.done)
 	@WEIR_BUILD_DIR=$(B) python3 tests/bench/bench.py $(if $(LARGE),large,$(PARTS))
 
 chaos: deps-check ## kill, freeze and break everything, power cuts too, and compare every bit (SEEDS="1 2 3")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
 the same run. With names of parts, only those: training, engine, optimizers, data, data-plane, checkpoints, collective,
-groups, turns, crowd, coordinator, straggler, memory, recompute, pipeline; only by their names external, stage-memory,
-stage-death and large (`make bench LARGE=1`).
+groups, turns, crowd, coordinator, straggler, memory, recompute, pipeline; only by their names search, external,
+stage-memory, stage-death and large (`make bench LARGE=1`).
 
 Machines are noisy: rounds alternate between the sides, and medians and ratios are what to quote. PyTorch's side runs
 where `make parity` has installed it."""
@@ -26,6 +26,7 @@ import straggler  # noqa: E402
 import turns  # noqa: E402
 from harness import Folder, done_event, program, weir  # noqa: E402
 
+SEARCH_PYTHON = os.path.join(ROOT, "build", "search", "bin", "python")
 PARITY_PYTHON = os.path.join(ROOT, "build", "parity", "bin", "python")
 ROUNDS = 3
 WORKERS = (1, 2)
@@ -120,6 +121,11 @@ def bench_pipeline():
     pipeline.bench(PARITY_PYTHON if os.path.exists(PARITY_PYTHON) else None)
 
 
+def bench_search():
+    subprocess.run([SEARCH_PYTHON, os.path.join(ROOT, "tests", "bench", "peer_search.py"),
+                    program("tests/bench/search_bench")], check=True)
+
+
 def bench_coordinator():
     for name in ("coordinator_bench", "fleet_bench"):
         subprocess.run([program("tests/bench/" + name)], check=True)
@@ -129,6 +135,7 @@ PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench
          "data-plane": bench_data_plane, "checkpoints": checkpoints.main, "collective": bench_collective,
          "groups": groups.main, "turns": turns.main, "crowd": crowd.main, "coordinator": bench_coordinator,
          "straggler": straggler.main, "memory": memory.main, "recompute": bench_recompute, "pipeline": bench_pipeline,
+         "search": bench_search,
          "external": external.main, "stage-memory": stage_memory.main, "stage-death": stage_death.main,
          "large": checkpoints.bench_large}
 

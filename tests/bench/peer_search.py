@@ -1,0 +1,101 @@
+"""Searchers beside Optuna's samplers on Branin (2 dimensions) and Hartmann6 (6): the regret after 100 trials, one trial at
+a time, 20 seeds each. Prints medians and fails where ours is worse than the margin allows. Run by bench.py in the
+environment of tests/bench/requirements.txt; argument: the search_bench program.
+
+The margin: the median of our regrets is at most 1.25 times the median of Optuna's, or our regrets are not significantly
+worse (one-sided Mann-Whitney, p >= 0.05). Regrets below 1e-4 count as 1e-4, which no training run could tell apart. Where
+Optuna has no such sampler the peer is the nearest: for bohb its multivariate TPE, whose densities are of the same kind."""
+import concurrent.futures
+import math
+import os
+import statistics
+import subprocess
+import sys
+import warnings
+
+import numpy
+import optuna
+from scipy.stats import mannwhitneyu
+
+SEEDS, TRIALS, RATIO, LEVEL, FLOOR = 20, 100, 1.25, 0.05, 1e-4
+ALPHA = numpy.array([1.0, 1.2, 3.0, 3.2])
+A = numpy.array([[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.7, 10, 17, 8],
+                 [17, 8, 0.05, 10, 0.1, 14]])
+P = 1e-4 * numpy.array([[1312, 1696, 5569, 124, 8283, 5886], [2329, 4135, 8307, 3736, 1004, 9991],
+                        [2348, 1451, 3522, 2883, 3047, 6650], [4047, 8828, 8732, 5743, 1091, 381]])
+
+
+def branin(u):
+    x, y = 15 * u[0] - 5, 15 * u[1]
+    bowl = y - 5.1 / (4 * math.pi**2) * x * x + 5 / math.pi * x - 6
+    return bowl**2 + 10 * (1 - 1 / (8 * math.pi)) * math.cos(x) + 10
+
+
+def hartmann6(u):
+    return -float(ALPHA @ numpy.exp(-(A * (numpy.array(u) - P)**2).sum(axis=1)))
+
+
+FUNCTIONS = {"branin": (branin, 2, 0.397887357729739), "hartmann6": (hartmann6, 6, -3.322368011415515)}
+SAMPLERS = optuna.samplers
+# Ours, its further arguments, and Optuna's sampler.
+PAIRS = {
+    "random": ((), lambda seed: SAMPLERS.RandomSampler(seed=seed)),
+    "sobol": ((), lambda seed: SAMPLERS.QMCSampler(seed=seed)),
+    "tpe": ((), lambda seed: SAMPLERS.TPESampler(seed=seed, multivariate=False)),
+    "tpe multivariate": (("multivariate",), lambda seed: SAMPLERS.TPESampler(seed=seed, multivariate=True)),
+    "bohb": ((), lambda seed: SAMPLERS.TPESampler(seed=seed, multivariate=True)),
+    "cmaes": ((), lambda seed: SAMPLERS.CmaEsSampler(seed=seed)),
+    "gp": ((), lambda seed: SAMPLERS.GPSampler(seed=seed)),
+}
+
+
+def our_regret(program, name, function, seed):
+    evaluate, dimensions, least = FUNCTIONS[function]
+    with subprocess.Popen([program, name.split()[0], str(seed), str(dimensions), *PAIRS[name][0]], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, text=True) as child:
+        best = math.inf
+        for _ in range(TRIALS):
+            value = evaluate([float(number) for number in child.stdout.readline().split()])
+            best = min(best, value)
+            child.stdin.write(f"{value!r}\n")
+            child.stdin.flush()
+        child.stdin.close()
+        child.stdout.read()
+    return best - least
+
+
+def their_regret(name, function, seed):
+    evaluate, dimensions, least = FUNCTIONS[function]
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.simplefilter("ignore")
+    study = optuna.create_study(sampler=PAIRS[name][1](seed))
+    study.optimize(lambda trial: evaluate([trial.suggest_float(f"x{i}", 0, 1) for i in range(dimensions)]), n_trials=TRIALS)
+    return study.best_value - least
+
+
+def compare(pool, program, name, function):
+    """Prints a line; whether ours keeps the margin."""
+    theirs = list(pool.map(their_regret, [name] * SEEDS, [function] * SEEDS, range(SEEDS)))
+    ours = [our_regret(program, name, function, seed) for seed in range(SEEDS)]
+    ours, theirs = ([max(regret, FLOOR) for regret in side] for side in (ours, theirs))
+    middle = statistics.median(ours), statistics.median(theirs)
+    worse = mannwhitneyu(ours, theirs, alternative="greater").pvalue
+    keeps = middle[0] <= RATIO * middle[1] or worse >= LEVEL
+    print(f"  {function:10} {name:17} {middle[0]:9.5f}   Optuna {middle[1]:9.5f}   ratio {middle[0] / middle[1]:5.2f}   "
+          f"p {worse:.3f}   {'ok' if keeps else 'WORSE'}", flush=True)
+    return keeps
+
+
+def main():
+    program, names = sys.argv[1], sys.argv[2:] or PAIRS
+    print(f"searchers beside Optuna {optuna.__version__}: median regret of {SEEDS} seeds after {TRIALS} trials")
+    with concurrent.futures.ProcessPoolExecutor(os.cpu_count(), initializer=os.nice, initargs=(5,)) as pool:
+        kept = [compare(pool, program, name, function) for function in FUNCTIONS for name in names]
+    print("searchers: CPU time of one suggestion in ten dimensions, ms, after 100 and after 500 trials")
+    for line in subprocess.run([program], capture_output=True, text=True, check=True).stdout.splitlines():
+        print("  " + line)
+    sys.exit(0 if all(kept) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -21,8 +21,8 @@ struct optimizer_window {
 enum { OPTIMIZER_PHASES_MAX = 2, OPTIMIZER_WINDOWS_MAX = 12 };
 
 /* One update of one block, or of one piece of it where the row asks for sums over tensors. Nothing aliases,
-   but next_slots and slots, which are the same memory but where a checkpoint still refers to the slots: an
-   element is written after it was read. */
+   but next_slots and slots, which are the same memory but where a checkpoint or a fork still refers to the
+   slots: an element is written after it was read. */
 struct optimizer_update {
   uint64_t step; /* from 0, since the slots began */
   double lr;

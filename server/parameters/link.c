@@ -53,6 +53,7 @@ struct link *link_start(const struct link_options *options) {
                                   .user = link};
   struct run_loader_options loader = {.shards = options->shards,
                                       .n_shards = options->n_shards,
+                                      .runs = options->runs,
                                       .sums_client = sums_client_new(options->client),
                                       .store = options->store,
                                       .store_url = options->store_url,
@@ -266,9 +267,10 @@ static void link_on_loaded(void *user, struct run_loaded *loaded) {
   if (run) {
     hosted_run_get(run);
     if (!link_add_run(link, loaded, &loaded->err)) {
-      log_event(LOG_INFO, "parameters", "run_loaded", "run=%s incarnation=%llu version=%llu blocks=%u of=%u",
-                run->id, (unsigned long long)run->incarnation, (unsigned long long)run->base_step, run->n_own,
-                run->n_blocks);
+      log_event(LOG_INFO, "parameters", "run_loaded",
+                "run=%s incarnation=%llu version=%llu blocks=%u of=%u seconds=%.4f", run->id,
+                (unsigned long long)run->incarnation, (unsigned long long)run->base_step, run->n_own,
+                run->n_blocks, clock_seconds(clock_now_ns() - loaded->ordered_ns));
       link_tell_loaded(link, loaded->membership, loaded->order);
       link_open_log(link, run, loaded->membership, run->base_step);
       hosted_run_put(run);

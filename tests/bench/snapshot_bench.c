@@ -295,6 +295,7 @@ static void unload_run(void) {
 
 static void measure_restore(struct figures *figures) {
   struct restore restore = {.store = bench.store, .pause = never_pause};
+  struct restored restored;
   struct err err = ERR_NONE;
   size_t size_bytes;
   uint64_t begin_ns, made_ns;
@@ -312,7 +313,7 @@ static void measure_restore(struct figures *figures) {
   peak_reset();
   figures->restore_before_kb = memory_kb("VmRSS");
   figures->restore_s = -clock_seconds(clock_now_ns());
-  if (restore_blocks(&restore, bench.run, &bench.manifest, &err))
+  if (restore_blocks(&restore, bench.run, &bench.manifest, &restored, &err))
     die(&err);
   figures->restore_s += clock_seconds(clock_now_ns());
   figures->load_s = clock_seconds(made_ns - begin_ns) + figures->restore_s;

@@ -9,19 +9,8 @@
 
 enum { PAGE_BYTES = 4096 };
 
-static int no_memory(const struct hosted_block *block, struct err *err) {
+int hosted_block_no_memory(const struct hosted_block *block, struct err *err) {
   return err_set(err, ERR_NO_MEMORY, "no memory for block %u of %u elements", block->index, block->elems);
-}
-
-void hosted_block_begin(struct hosted_block *block) {
-  const struct hosted_run *run = block->run;
-  if (!block->slots)
-    return;
-  memset(block->slots->data, 0, block->slots->size_bytes);
-  if (run->optimizer->init_slots)
-    run->optimizer->init_slots(block->options, block->elems, block->slots->data);
-  if (run->spec->train->average)
-    memcpy(hosted_block_average(block, block->slots), block->current->data, block->current->size_bytes);
 }
 
 int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const struct model *model,
@@ -43,50 +32,12 @@ int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const 
       return err->code;
   }
   block->version = run->base_step;
-  block->current = buffer_new(block->elems * sizeof(float));
-  if (!block->current)
-    return no_memory(block, err);
-  if (block->slot_elems && !(block->slots = buffer_new(block->slot_elems * sizeof(float))))
-    return no_memory(block, err);
-  if (block->version == 0) {
-    model_initial_block(model, index, block->current->data);
-    hosted_block_begin(block);
-  }
-  return 0;
-}
-
-/* Weights, slots and average by what there is of each. */
-static int restore_laid_out(struct hosted_block *block, const struct block_layout *layout,
-                            const char *content, size_t size_bytes, struct err *err) {
-  size_t weights_bytes = block->current->size_bytes;
-  size_t average_bytes = layout->has_average ? weights_bytes : 0;
-  bool has_average = block->run->spec->train->average;
-  size_t slots_bytes = (block->slot_elems - (has_average ? block->elems : 0)) * sizeof(float);
-  size_t least = weights_bytes + average_bytes + (layout->has_slots ? slots_bytes : 0);
-  if (size_bytes < least || (layout->has_slots && size_bytes > least))
-    return err_set(err, ERR_CORRUPT, "it has %zu bytes, but %u elements as its run keeps them are %zu",
-                   size_bytes, block->elems, least);
-  memcpy(block->current->data, content, weights_bytes);
+  if (block->version > 0)
+    return 0;
+  if (hosted_block_allocate(block, err))
+    return err->code;
+  model_initial_block(model, index, block->current->data);
   hosted_block_begin(block);
-  if (layout->has_slots && slots_bytes)
-    memcpy(block->slots->data, content + weights_bytes, slots_bytes);
-  if (layout->has_average && has_average)
-    memcpy(hosted_block_average(block, block->slots), content + size_bytes - average_bytes, average_bytes);
-  return 0;
-}
-
-int hosted_block_restore(struct hosted_block *block, const struct block_layout *layout, const void *content,
-                         size_t size_bytes, struct err *err) {
-  size_t weights_bytes = block->current->size_bytes;
-  size_t slots_bytes = block->slots ? block->slots->size_bytes : 0;
-  if (layout && block->kind == BLOCK_PARAMETERS)
-    return restore_laid_out(block, layout, content, size_bytes, err);
-  if (size_bytes != weights_bytes + slots_bytes)
-    return err_set(err, ERR_CORRUPT, "it has %zu bytes, but %u elements with %u values of slots are %zu",
-                   size_bytes, block->elems, block->slot_elems, weights_bytes + slots_bytes);
-  memcpy(block->current->data, content, weights_bytes);
-  if (block->slots)
-    memcpy(block->slots->data, (const char *)content + weights_bytes, slots_bytes);
   return 0;
 }
 
@@ -229,7 +180,7 @@ void hosted_block_cancel(struct hosted_block *block, const struct err *err) {
 }
 
 /* Memory that is asked for because a snapshot holds what would be written is the snapshot's cost: so are the
-   page faults of its first use, which are taken here. */
+   page faults of its first use, which are taken here. What a fork holds counts so, too, after a snapshot. */
 static struct buffer *new_buffer(struct hosted_block *block, size_t size_bytes) {
   uint64_t begin_ns = clock_now_ns();
   struct buffer *buffer = buffer_new(size_bytes);
@@ -248,10 +199,10 @@ int hosted_block_reserve(struct hosted_block *block, struct err *err) {
     block->spare = NULL;
   }
   if (!block->next && !(block->next = new_buffer(block, block->current->size_bytes)))
-    return no_memory(block, err);
+    return hosted_block_no_memory(block, err);
   if (!block->next_slots && hosted_block_slots_are_moved(block) &&
       !(block->next_slots = new_buffer(block, block->slots->size_bytes)))
-    return no_memory(block, err);
+    return hosted_block_no_memory(block, err);
   return 0;
 }
 
@@ -289,12 +240,11 @@ bool hosted_block_is_finished(const struct hosted_block *block) {
   return block->version == block->run->plan.steps && !hosted_block_evaluates(block);
 }
 
-/* An update that waits for totals has reserved its memory already, for slots that nothing referred to. */
-static int hosted_block_reserve_slots(struct hosted_block *block, struct err *err) {
+int hosted_block_reserve_slots(struct hosted_block *block, struct err *err) {
   if (!block->update.is_waiting || !block->slots || block->next_slots)
     return 0;
   block->next_slots = new_buffer(block, block->slots->size_bytes);
-  return block->next_slots ? 0 : no_memory(block, err);
+  return block->next_slots ? 0 : hosted_block_no_memory(block, err);
 }
 
 void hosted_block_arm(struct hosted_block *block, struct snapshot *snapshot) {

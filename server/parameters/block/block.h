@@ -26,11 +26,12 @@ struct hosted_block {
      push proves that the newest is complete everywhere. */
   struct buffer *current, *previous; /* previous: NULL once dropped */
   struct buffer *next;               /* reserved for version + 1, not shared */
-  struct buffer *spare; /* a dropped version's, reused once neither a reply nor a snapshot refers to it */
+  struct buffer
+      *spare; /* a dropped version's, reused once neither a reply, a snapshot nor a fork refers to it */
   uint32_t slot_elems; /* of the optimizer's and, where the run keeps one, the weights' average behind them */
   struct buffer *slots; /* f32[slot_elems] of the newest version; NULL without */
-  /* The slots of version + 1, where a snapshot refers to those of now or the optimizer drafts; else slots are
-     updated in place. */
+  /* The slots of version + 1, where somebody else, as a snapshot or a fork, refers to those of now, or the
+     optimizer drafts; else slots are updated in place. */
   struct buffer *next_slots;
   struct snapshot *snapshot; /* the last one that was begun, a reference; may be over. NULL before */
 
@@ -52,8 +53,8 @@ struct hosted_block {
 };
 
 /* A block of the model at the version that its run begins at: version 0 as the model has it, without slots'
-   values; of another one neither weights nor slots are set. The memory is the caller's (zeroed). Errors:
-   NO_MEMORY; fini is due all the same. */
+   values; of another one it has neither weights nor slots until it is restored or adopts them. The memory is
+   the caller's (zeroed). Errors: NO_MEMORY; fini is due all the same. */
 int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const struct model *model,
                       uint32_t index, struct err *err);
 /* Of version 0, whose weights are there: what the optimizer and the average begin with. hosted_block_init has
@@ -67,9 +68,28 @@ struct block_layout {
 
 /* What a checkpoint holds of it: f32[elems] weights or state, then f32[slot_elems]; or as the layout says
    (NULL: so). What that lacks begins as at version 0. Before any thread touches the block. Errors: CORRUPT
-   when the size is another. */
+   when the size is another; NO_MEMORY. */
 int hosted_block_restore(struct hosted_block *block, const struct block_layout *layout, const void *content,
                          size_t size_bytes, struct err *err);
+
+/* What a block has in memory of a version, a reference to each. */
+struct block_content {
+  struct buffer *weights; /* or state; NULL: it has not the version */
+  struct buffer *slots;   /* with the average behind them; NULL where it keeps none, or none of the version */
+};
+
+/* References to what the block has of that version, for another block; nobody writes these buffers while
+   there is more than one reference. On the block's shard. */
+struct block_content hosted_block_lend(struct hosted_block *block, uint64_t version);
+void block_content_put(struct block_content *content);
+
+/* In the place of hosted_block_restore: the block takes references of its own to what another block of the
+   same elements has of the version, laid out as the layout says of a checkpoint. Slots that it keeps
+   otherwise are its own, and what the other has of them is copied. False, after which nothing has changed:
+   the content lacks something, its sizes are others, or there is no memory. Before any thread touches the
+   block. */
+bool hosted_block_adopt(struct hosted_block *block, const struct block_layout *layout,
+                        const struct block_content *content);
 void hosted_block_fini(struct hosted_block *block); /* any thread; nothing is parked any more */
 
 /* Counts a part that came, or with is_push false a version that goes, in the run's traffic. Any thread. */
@@ -110,6 +130,12 @@ void hosted_block_missing(const struct hosted_block *block, uint64_t *microbatch
 /* What the files of this block do for each other. */
 struct round_listener hosted_block_listener(struct hosted_block *block); /* it reports doubts */
 int hosted_block_init_update(struct hosted_block *block, const struct model *model, struct err *err);
+/* Memory for weights and slots where there is none yet. Errors: NO_MEMORY. */
+int hosted_block_allocate(struct hosted_block *block, struct err *err);
+int hosted_block_no_memory(const struct hosted_block *block, struct err *err); /* sets it */
+/* Before somebody else refers to the slots: an update that waits for totals has reserved its memory already,
+   for slots that nothing referred to. On the block's shard. Errors: NO_MEMORY. */
+int hosted_block_reserve_slots(struct hosted_block *block, struct err *err);
 void hosted_block_fini_update(struct hosted_block *block);
 bool hosted_block_slots_are_moved(const struct hosted_block *block); /* the update writes to next_slots */
 /* There will be no next version, and err says why. */

@@ -7,6 +7,7 @@
 #include "common/agree/placement.h"
 #include "common/agree/spec.h"
 #include "common/base/clock.h"
+#include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/settle/spec_settle.h"
 #include "server/parameters/block/hosted_mode.h"
@@ -101,6 +102,24 @@ static int run_read_order(struct hosted_run *run, const Weir__LoadRun *order, st
   return 0;
 }
 
+static uint64_t hash_add(uint64_t hash, uint64_t value) {
+  uint64_t both[2] = {hash, value};
+  return hash_bytes(both, sizeof both);
+}
+
+/* Of the tensors and of the blocks that they are cut into. */
+static uint64_t hash_cut(const struct model *model, const char *model_sha256) {
+  uint64_t hash = hash_bytes(model_sha256, strlen(model_sha256));
+  for (int p = 0; p < model->n_params; p++) {
+    const struct param *param = &model->params[p];
+    hash = hash_add(hash_add(hash, hash_bytes(param->name, strlen(param->name))), param->elems);
+  }
+  for (uint32_t b = 0; b < model->n_blocks; b++)
+    hash = hash_add(hash_add(hash_add(hash, model->blocks[b].kind), model->blocks[b].elems),
+                    model->blocks[b].group);
+  return hash;
+}
+
 /* Which blocks are ours. */
 static int run_place(struct hosted_run *run, const struct run_setup *setup, const struct model *model,
                      struct err *err) {
@@ -114,6 +133,7 @@ static int run_place(struct hosted_run *run, const struct run_setup *setup, cons
   run->n_servers = (uint32_t)order->n_servers;
   run->self = self;
   run->n_blocks = model->n_blocks;
+  run->cut_hash = hash_cut(model, order->model_sha256);
   run->eval_row_elems = (uint32_t)model->metrics.row_elems;
   run->own = mem_new(run->n_blocks * sizeof *run->own);
   elems = mem_new(run->n_blocks * sizeof *elems);

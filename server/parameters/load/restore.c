@@ -108,39 +108,54 @@ static int batch_read_singly(const struct restore *restore, const struct batch *
   return 0;
 }
 
-/* How the checkpoint's blocks are laid out, where that is another run's way. */
-static int find_layout(const struct hosted_run *run, const Weir__Manifest *manifest, struct block_layout *out,
-                       struct err *err) {
-  Weir__RunSpec *spec = spec_copy(manifest->layout_spec);
-  int code = optimizer_settle(spec->train->optimizer, err);
+int restore_find_layout(const struct hosted_run *run, const Weir__Manifest *manifest,
+                        struct block_layout *out, bool *is_otherwise, struct err *err) {
+  Weir__RunSpec *spec;
+  int code;
+  *is_otherwise = manifest->layout_spec != NULL;
+  if (!*is_otherwise)
+    return 0;
+  spec = spec_copy(manifest->layout_spec);
+  code = optimizer_settle(spec->train->optimizer, err);
   if (!code) {
     out->has_slots = manifest->slots_step == run->slots_step &&
                      optimizer_slots_are_alike(run->spec->train->optimizer, spec->train->optimizer);
     out->has_average = spec->train->average != NULL;
   }
   spec_free(spec);
-  return code;
+  return code ? err_prefix(err, "the spec by which its blocks are laid out") : 0;
+}
+
+/* At version 0 every block has what the model says, and is read all the same. */
+static bool is_adopted(const struct hosted_block *block) {
+  return block->current && block->version > 0;
 }
 
 int restore_blocks(const struct restore *restore, struct hosted_run *run, const Weir__Manifest *manifest,
-                   struct err *err) {
+                   struct restored *out, struct err *err) {
   struct block_layout layout;
+  bool is_otherwise;
   uint32_t at = 0;
   int code = 0;
-  if (manifest->layout_spec && find_layout(run, manifest, &layout, err))
-    return err_prefix(err, "the spec by which its blocks are laid out");
+  *out = (struct restored){0};
+  if (restore_find_layout(run, manifest, &layout, &is_otherwise, err))
+    return err->code;
   if (manifest->n_blocks != run->n_blocks)
     return err_set(err, ERR_CORRUPT, "the checkpoint has %zu blocks, the model %u", manifest->n_blocks,
                    run->n_blocks);
   while (at < run->n_own && !code) {
-    struct batch batch = {.layout = manifest->layout_spec ? &layout : NULL};
+    struct batch batch = {.layout = is_otherwise ? &layout : NULL};
     uint64_t bytes = 0;
     for (; at < run->n_own && batch.n < STORE_BATCH_MAX && bytes < BATCH_BYTES_MAX; at++) {
+      if (is_adopted(&run->blocks[at]))
+        continue;
       batch.blocks[batch.n] = &run->blocks[at];
       batch.keys[batch.n++] = manifest->blocks[run->blocks[at].index]->sha256;
       bytes += manifest->blocks[run->blocks[at].index]->bytes;
     }
-    code = batch_read(restore, &batch, err);
+    out->n_blocks += (uint32_t)batch.n;
+    out->bytes += bytes;
+    code = batch.n ? batch_read(restore, &batch, err) : 0;
     if (code == ERR_NOT_FOUND || code == ERR_CORRUPT)
       code = batch_read_singly(restore, &batch, err);
   }

@@ -24,9 +24,20 @@ int restore_identity(const struct restore *restore, char identity[STORE_IDENTITY
 int restore_manifest(const struct restore *restore, const Weir__LoadRun *order, Weir__Manifest **manifest,
                      struct err *err);
 
-/* Fills the blocks of a new run, a batch at a time, each copied once to its place. Errors: as above; the text
-   names block and key. */
+/* How the checkpoint's blocks are laid out, where that is not the run's own way; else nothing is in *out.
+   Errors: those of a spec that the manifest should not have. */
+int restore_find_layout(const struct hosted_run *run, const Weir__Manifest *manifest,
+                        struct block_layout *out, bool *is_otherwise, struct err *err);
+
+/* What was read. */
+struct restored {
+  uint32_t n_blocks;
+  uint64_t bytes;
+};
+
+/* Fills the blocks of a new run, a batch at a time, each copied once to its place; those that were adopted
+   (adopt.h) are not read. Errors: as above; the text names block and key. */
 int restore_blocks(const struct restore *restore, struct hosted_run *run, const Weir__Manifest *manifest,
-                   struct err *err);
+                   struct restored *out, struct err *err);
 
 #endif

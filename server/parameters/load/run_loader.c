@@ -8,7 +8,9 @@
 #include "common/agree/float_setting.h"
 #include "common/base/clock.h"
 #include "common/base/message.h"
+#include "common/base/log.h"
 #include "common/rpc/model_fetch.h"
+#include "server/parameters/load/adopt.h"
 #include "server/parameters/load/restore.h"
 
 enum { REACH_DEADLINE_MS = 2000, REACH_PAUSE_MS = 200 };
@@ -18,6 +20,7 @@ struct load {
   char *own_id;
   struct rpc_channel *coordinator;
   uint64_t membership;
+  uint64_t ordered_ns;
   struct load *next;
 };
 
@@ -78,7 +81,8 @@ void run_loader_add(struct run_loader *loader, const Weir__LoadRun *order, const
   *load = (struct load){.order = message_copy(order),
                         .own_id = mem_strdup(own_id),
                         .coordinator = coordinator,
-                        .membership = membership};
+                        .membership = membership,
+                        .ordered_ns = clock_now_ns()};
   pthread_mutex_lock(&loader->lock);
   if (!loader->is_stopping) {
     *loader->last = load;
@@ -190,6 +194,21 @@ static int load_check_store(struct run_loader *loader, const struct restore *res
   return loaded->err.code;
 }
 
+static int load_blocks(struct run_loader *loader, const struct restore *restore,
+                       const Weir__Manifest *manifest, struct run_loaded *loaded) {
+  const Weir__ForkSource *from = loaded->order->from;
+  struct hosted_run *run = loaded->run;
+  uint32_t n_adopted = from ? adopt_blocks(loader->options.runs, run, manifest, from) : 0;
+  struct restored restored;
+  int code = restore_blocks(restore, run, manifest, &restored, &loaded->err);
+  if (!code)
+    log_event(LOG_INFO, "parameters", "run_restored",
+              "run=%s step=%llu parent=%.60s adopted=%u read=%u read_bytes=%llu", run->id,
+              (unsigned long long)run->base_step, from ? from->run : "-", n_adopted, restored.n_blocks,
+              (unsigned long long)restored.bytes);
+  return code;
+}
+
 /* The manifest first: it is small, and without it the rest is in vain. */
 static int load_run(struct run_loader *loader, const struct load *load, struct run_loaded *loaded) {
   struct restore restore = {.store = loader->options.store,
@@ -209,7 +228,7 @@ static int load_run(struct run_loader *loader, const struct load *load, struct r
   if (!code)
     code = load_make_run(loader, load, loaded);
   if (!code) {
-    code = restore_blocks(&restore, loaded->run, manifest, &loaded->err);
+    code = load_blocks(loader, &restore, manifest, loaded);
     loaded->is_lost_checkpoint = code == ERR_NOT_FOUND || code == ERR_CORRUPT;
   }
   if (code) {
@@ -223,7 +242,8 @@ static int load_run(struct run_loader *loader, const struct load *load, struct r
 /* Called and left with the lock held. */
 static void loader_serve(struct run_loader *loader) {
   struct load *load = loader->first;
-  struct run_loaded loaded = {.membership = load->membership, .order = load->order, .err = ERR_NONE};
+  struct run_loaded loaded = {
+      .membership = load->membership, .order = load->order, .ordered_ns = load->ordered_ns, .err = ERR_NONE};
   loader->first = load->next;
   if (!loader->first)
     loader->last = &loader->first;

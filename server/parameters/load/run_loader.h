@@ -1,10 +1,11 @@
 /* Loads runs by order, one after the other, on a thread of its own. It fetches the model, makes the blocks,
-   and reads them from a checkpoint where the order names one. */
+   and reads them from a checkpoint where the order names one. Of a fork it reads only what the run that it
+   began from has not in memory here (adopt.h). */
 #ifndef WEIR_SERVER_PARAMETERS_LOAD_RUN_LOADER_H
 #define WEIR_SERVER_PARAMETERS_LOAD_RUN_LOADER_H
 
 #include "common/rpc/client.h"
-#include "server/parameters/load/hosted_run.h"
+#include "server/parameters/load/run_table.h"
 #include "storage/store.h"
 
 struct run_loader;
@@ -14,6 +15,7 @@ struct run_loaded {
   uint64_t membership; /* that the order came in */
   const Weir__LoadRun *order;
   struct hosted_run *run; /* a reference, the callee's; NULL: refused with err */
+  uint64_t ordered_ns;    /* when the order came; CLOCK_MONOTONIC */
   struct err err;
   bool is_bad_input, is_lost_checkpoint, is_wrong_store; /* of a refusal */
 };
@@ -21,6 +23,7 @@ struct run_loaded {
 struct run_loader_options {
   struct shard **shards; /* outlive the loader */
   uint32_t n_shards;
+  struct run_table *runs;          /* outlives the loader: forks may find their blocks there */
   struct sums_client *sums_client; /* outlives the runs */
   struct store *store;             /* outlives the loader; may be NULL */
   const char *store_url;           /* for messages, with its password if it has one; may be NULL */

@@ -35,6 +35,7 @@ struct hosted_run {
   uint64_t base_step;          /* the version that this incarnation begins at */
   uint64_t slots_step;         /* and that at which the optimizer began */
   uint32_t n_blocks;           /* of the model */
+  uint64_t cut_hash;           /* runs that have it in common are of one model, which is cut alike */
   int32_t *own;                /* [n_blocks]: index into blocks, -1: another server's */
   struct hosted_block *blocks; /* ours */
   uint32_t n_own;

@@ -54,15 +54,18 @@ void start_push(struct parameters_fixture *f, struct attempt *attempt, const Wei
                 const float *values, size_t size_bytes) {
   struct buffer *buffer = buffer_new(size_bytes);
   struct rpc_payload payload = {.buffer = buffer, .size_bytes = size_bytes};
+  Weir__PushRequest named = *push;
+  if (f->called)
+    named.run = (char *)f->called;
   memcpy(buffer->data, values, size_bytes);
   *attempt = (struct attempt){.request = {.on_done = push_done}, .fixture = f};
-  rpc_request_start(&attempt->request, f->channel, &(struct rpc_question){RPC_PUSH, push, -1}, &payload);
+  rpc_request_start(&attempt->request, f->channel, &(struct rpc_question){RPC_PUSH, &named, -1}, &payload);
   buffer_put(buffer);
 }
 
 void start_pull(struct parameters_fixture *f, struct attempt *attempt, uint32_t block, uint64_t version) {
   Weir__PullRequest pull = WEIR__PULL_REQUEST__INIT;
-  pull.run = (char *)"unit-1";
+  pull.run = (char *)(f->called ? f->called : "unit-1");
   pull.incarnation = 1;
   pull.block = block;
   pull.version = version;

@@ -23,7 +23,7 @@ struct attempt {
 /* A push of the part of the node (first, level) of the reduction tree. */
 Weir__PushRequest push_request(uint32_t block, uint64_t step, uint32_t first, uint32_t level);
 
-/* Begins a push of these bytes, which are copied. */
+/* Begins a push of these bytes, which are copied, to the run that f->called names. */
 void start_push(struct parameters_fixture *f, struct attempt *attempt, const Weir__PushRequest *push,
                 const float *values, size_t size_bytes);
 void start_pull(struct parameters_fixture *f, struct attempt *attempt, uint32_t block, uint64_t version);

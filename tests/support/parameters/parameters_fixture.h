@@ -36,6 +36,7 @@ struct parameters_fixture {
   struct rpc_channel *channel;
   struct sums_client *sums_client;
   char target[32];
+  const char *called; /* the run that calls name; NULL: "unit-1" */
   void *model;
   size_t model_bytes;
 

@@ -39,8 +39,12 @@ char *commit_version(struct store *store, const Weir__BlocksWritten *written, co
 }
 
 void restore_fixture_init(struct restore_fixture *f, uint64_t version) {
+  restore_fixture_init_order(f, make_order(1, 1), version);
+}
+
+void restore_fixture_init_order(struct restore_fixture *f, const Weir__LoadRun *run, uint64_t version) {
   *f = (struct restore_fixture){.version = version, .pauses_max = 1000, .patience_ms = 7 * 24 * 3600 * 1000};
-  snapshot_fixture_init(&f->snapshots);
+  snapshot_fixture_init_order(&f->snapshots, run);
   sha256_hex(f->snapshots.server.model, f->snapshots.server.model_bytes, f->model_sha256);
   for (uint64_t step = 0; step < version; step++)
     push_version(&f->snapshots.server, step);
@@ -65,6 +69,7 @@ int restore_run(struct restore_fixture *f, size_t servers, const char *own_id, s
   struct restore restore = {
       .store = &f->snapshots.store.base, .patience_ms = f->patience_ms, .pause = count_pause, .user = f};
   Weir__LoadRun order = *make_order(2, servers);
+  struct restored restored;
   Weir__Manifest *manifest;
   int code;
   *run = NULL;
@@ -76,7 +81,7 @@ int restore_run(struct restore_fixture *f, size_t servers, const char *own_id, s
     return code;
   code = make_run(&f->snapshots.server, &order, own_id, run, err);
   if (!code)
-    code = restore_blocks(&restore, *run, manifest, err);
+    code = restore_blocks(&restore, *run, manifest, &restored, err);
   message_free(manifest);
   if (code)
     hosted_run_put(*run);

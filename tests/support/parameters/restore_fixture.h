@@ -21,8 +21,10 @@ struct restore_fixture {
   int n_pauses, pauses_max; /* of what waits for the store; the last one says that the run is not wanted */
 };
 
-/* Pushes `version` steps, writes that version and commits it. */
+/* Pushes `version` steps, writes that version and commits it. The run is that of make_order(1, 1), or of an
+   order that differs in what its optimizer does. */
 void restore_fixture_init(struct restore_fixture *f, uint64_t version);
+void restore_fixture_init_order(struct restore_fixture *f, const Weir__LoadRun *run, uint64_t version);
 
 void restore_fixture_fini(struct restore_fixture *f);
 

@@ -101,9 +101,13 @@ void order_load(struct role_fixture *f) {
 }
 
 void order_unload(struct role_fixture *f) {
+  order_unload_of(f, "unit-1");
+}
+
+void order_unload_of(struct role_fixture *f, const char *run) {
   Weir__Order order = WEIR__ORDER__INIT;
   Weir__UnloadRun unload = WEIR__UNLOAD_RUN__INIT;
-  unload.run = (char *)"unit-1";
+  unload.run = (char *)run;
   unload.reason = (char *)"it was cancelled";
   order.term = 1;
   order.body_case = WEIR__ORDER__BODY_UNLOAD;

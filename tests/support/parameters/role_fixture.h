@@ -47,7 +47,8 @@ void order_load_of(struct role_fixture *f, const char *store, uint64_t incarnati
 void order_load_from(struct role_fixture *f, uint64_t incarnation, uint64_t step, const char *manifest);
 void order_load(struct role_fixture *f);
 
-void order_unload(struct role_fixture *f);
+void order_unload(struct role_fixture *f); /* "unit-1" */
+void order_unload_of(struct role_fixture *f, const char *run);
 
 /* Orders version `step` of incarnation 1 to be written. */
 void order_write(struct role_fixture *f, uint64_t step);

@@ -25,11 +25,11 @@ COSINE = "  schedule: {name: cosine, warmup_steps: 30}\n"
 class Forks:
     """A cluster and what it is asked, over a small model with batch norm."""
 
-    def __init__(self, folder, dropout=0.25, **options):
+    def __init__(self, folder, dropout=0.25, workers=1, **options):
         folder.small_data(120, 24)
         self.folder = folder
         self.model = folder.model("mlp", "--hidden", "96", "--batch-norm", "--dropout", dropout, "--seed", 5)
-        self.cluster = Cluster(folder, servers=2, workers=1, gate=Gate(folder), **options)
+        self.cluster = Cluster(folder, servers=2, workers=workers, gate=Gate(folder), **options)
         self.gate = self.cluster.gate
 
     def __enter__(self):

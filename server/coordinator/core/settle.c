@@ -21,6 +21,7 @@
 #include "server/coordinator/state/event_log.h"
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/rate.h"
+#include "server/coordinator/state/room.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 
@@ -170,10 +171,33 @@ static void load_servers(struct coordinator *coordinator, struct run *run) {
     coordinator_order_load(coordinator, run, run->servers[i].member);
 }
 
+/* Those of the run that has the fork's base in memory, in its order, so that each block is where it is: if
+   all of them are there, and have room for the whole fork. Otherwise none; *n is 0. */
+static void choose_source_servers(const struct coordinator *coordinator, const struct run *run,
+                                  struct member **chosen, int *n) {
+  const struct run *parent = coordinator_fork_source(coordinator, run);
+  *n = 0;
+  for (int i = 0; parent && i < parent->n_servers; i++) {
+    struct member *member = parent->servers[i].member;
+    if (!member || *member->message || !coordinator_server_fits(run, member)) {
+      *n = 0;
+      return;
+    }
+    chosen[(*n)++] = member;
+  }
+  if (*n > 0 && !coordinator_has_room_on(coordinator, run, chosen, *n))
+    *n = 0;
+}
+
 /* Freed by the caller. */
 static struct member **choose_servers(const struct coordinator *coordinator, struct run *run, int *n) {
   struct member **chosen = mem_new((size_t)coordinator->n_members * sizeof(struct member *));
   bool has_others = false;
+  choose_source_servers(coordinator, run, chosen, n);
+  if (*n > 0) {
+    coordinator_server_set_kind(run, chosen[0]);
+    return chosen;
+  }
   for (int i = 0; i < coordinator->n_members; i++)
     has_others |= coordinator_may_own_blocks(coordinator, coordinator->members[i], true) &&
                   coordinator_server_fits(run, coordinator->members[i]);

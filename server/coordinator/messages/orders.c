@@ -23,6 +23,8 @@ struct companions {
 
 static Weir__Order *order_new(struct coordinator *coordinator, const struct member *member,
                               Weir__Order__BodyCase body);
+static Weir__ForkSource *fork_source(struct coordinator *coordinator, const struct run *run,
+                                     const struct member *server);
 static Weir__Assignment **view_assignments(struct arena *arena, struct member *const *workers, int n);
 static Weir__Range **duty_ranges(struct coordinator *coordinator, const struct member *worker,
                                  const struct duty *duties, uint32_t n, size_t *n_ranges);
@@ -77,6 +79,22 @@ void coordinator_order_load(struct coordinator *coordinator, const struct run *r
   if (run->base_step)
     load->manifest =
         arena_printf(arena, "runs/%s/checkpoints/%020llu", run->id, (unsigned long long)run->base_step);
+  load->from = fork_source(coordinator, run, member);
+}
+
+/* NULL where the server has nothing of the run. */
+static Weir__ForkSource *fork_source(struct coordinator *coordinator, const struct run *run,
+                                     const struct member *server) {
+  const struct run *parent = coordinator_fork_source(coordinator, run);
+  Weir__ForkSource *source;
+  if (!parent || !coordinator_run_server(parent, server))
+    return NULL;
+  source = arena_new(&coordinator->actions->arena, sizeof *source);
+  weir__fork_source__init(source);
+  source->run = arena_strdup(&coordinator->actions->arena, parent->id);
+  source->incarnation = parent->incarnation;
+  source->step = run->base_step;
+  return source;
 }
 
 /* Each view says of the workers only what its receiver goes by: all views together would grow with the square

@@ -227,20 +227,20 @@ static void run_queue(struct forking *forking) {
   Weir__ForkReply reply = WEIR__FORK_REPLY__INIT;
   Weir__CheckpointInfo info;
   struct run_inheritance inheritance = {&forking->plan, record->reference, &info};
-  struct run_submission submission = {
-      .id = forking->id,
-      .spec = forking->spec,
-      .model_bytes = record->model_bytes,
-      .model_sha256 = record->model_sha256,
-      .model_pieces = record->model_pieces,
-      .outline_bytes = record->outline_bytes,
-      .outline_sha256 = record->outline_sha256,
-      .parameters = record->parameters,
-      .block_elems = record->block_elems,
-      .n_blocks = (uint32_t)record->n_block_elems,
-      .submitted_unix_ms = clock_unix_ms(),
-      .origin = {forking->base.parent, forking->base.step, forking->slots_step},
-      .inheritance = &inheritance};
+  struct run_submission submission = {.id = forking->id,
+                                      .spec = forking->spec,
+                                      .model_bytes = record->model_bytes,
+                                      .model_sha256 = record->model_sha256,
+                                      .model_pieces = record->model_pieces,
+                                      .outline_bytes = record->outline_bytes,
+                                      .outline_sha256 = record->outline_sha256,
+                                      .parameters = record->parameters,
+                                      .block_elems = record->block_elems,
+                                      .n_blocks = (uint32_t)record->n_block_elems,
+                                      .submitted_unix_ms = clock_unix_ms(),
+                                      .origin = {forking->base.parent, forking->base.step,
+                                                 forking->slots_step, forking->manifest->incarnation},
+                                      .inheritance = &inheritance};
   *base = forking->base;
   base->parent = mem_strdup(forking->base.parent);
   reply.run = forking->id;

@@ -14,7 +14,9 @@ struct run_origin {
   const char *parent; /* the run that it was forked from, whose id it is; "": none */
   uint64_t step;      /* the version at which it begins */
   uint64_t slots_step;
+  uint64_t incarnation; /* of the parent that made it; INCARNATION_UNKNOWN */
 };
+#define INCARNATION_UNKNOWN UINT64_MAX
 
 /* What else a run takes over from the one that it was forked from. */
 struct run_inheritance {

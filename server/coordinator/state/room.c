@@ -63,13 +63,15 @@ static uint64_t taken_by(const struct coordinator *coordinator, const struct run
   return part ? room_of_weights(run->spec, part->bytes / sizeof(float)) : 0;
 }
 
-static bool has_room_on(const struct coordinator *coordinator, const struct member *server,
-                        struct room_lack *lack) {
+/* For the run beside all others. */
+static bool has_room_on(const struct coordinator *coordinator, const struct run *run,
+                        const struct member *server, struct room_lack *lack) {
   lack->server = server;
   lack->taken = 0;
   lack->runs = 0;
   for (int i = 0; i < coordinator->n_runs; i++) {
-    uint64_t bytes = taken_by(coordinator, coordinator->runs[i], server);
+    const struct run *other = coordinator->runs[i];
+    uint64_t bytes = other == run ? 0 : taken_by(coordinator, other, server);
     lack->taken += bytes;
     lack->runs += bytes > 0;
   }
@@ -85,12 +87,22 @@ bool coordinator_has_room(const struct coordinator *coordinator, const struct ru
         !coordinator_server_fits(run, server))
       continue;
     found.needed = part_of_run(coordinator, run);
-    if (has_room_on(coordinator, server, &found))
+    if (has_room_on(coordinator, run, server, &found))
       continue;
     if (lack)
       *lack = found;
     return false;
   }
+  return true;
+}
+
+bool coordinator_has_room_on(const struct coordinator *coordinator, const struct run *run,
+                             struct member *const *servers, int n) {
+  struct room_lack lack = {.needed =
+                               part_of(run->server_bytes, BLOCK_ELEMS_MAX * bytes_of_weight(run->spec), n)};
+  for (int i = 0; i < n; i++)
+    if (servers[i]->memory_bytes > 0 && !has_room_on(coordinator, run, servers[i], &lack))
+      return false;
   return true;
 }
 

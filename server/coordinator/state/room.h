@@ -12,7 +12,9 @@ struct run;
 
 /* Bytes that servers take together for a run of so many weights: of each weight the newest version, the one
    before and the next, eight values of gradients, and twice what the optimizer and the average keep, for a
-   checkpoint may still refer to what was. spec: settled. */
+   checkpoint may still refer to what was. spec: settled. A fork that begins with references to its parent's
+   memory counts in full all the same: it will have its own of everything after a step or two, and its parent
+   may go before. */
 uint64_t room_of_weights(const Weir__RunSpec *spec, uint64_t weights);
 
 /* A server on which there is no room. */
@@ -27,6 +29,10 @@ struct room_lack {
    given. lack: if not, the first one where it does not; may be NULL. */
 bool coordinator_has_room(const struct coordinator *coordinator, const struct run *run,
                           struct room_lack *lack);
+
+/* Whether the run, which is to be given servers, fits on these n > 0 alone beside all others. */
+bool coordinator_has_room_on(const struct coordinator *coordinator, const struct run *run,
+                             struct member *const *servers, int n);
 
 /* The same of a run of so many bytes, of any kind, if there were no others. */
 bool coordinator_could_have_room(const struct coordinator *coordinator, uint64_t bytes,

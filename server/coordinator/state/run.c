@@ -46,6 +46,7 @@ struct run *coordinator_run_new(const struct coordinator *coordinator,
   run->origin.parent = mem_strdup(submission->origin.parent ? submission->origin.parent : "");
   run->origin.step = run->base_step = run->step = submission->origin.step;
   run->origin.slots_step = submission->origin.slots_step;
+  run->origin.incarnation = submission->origin.incarnation;
   run->state = WEIR__RUN_STATE__QUEUED;
   run->message = mem_strdup("");
   run->cause = mem_strdup("");
@@ -180,6 +181,30 @@ uint64_t coordinator_newest_checkpoint(const struct run *run) {
 
 bool coordinator_has_lost_base(const struct run *run) {
   return coordinator_newest_checkpoint(run) < run->origin.step;
+}
+
+/* A version has one content in an incarnation, but may have another in the next one, where that did not begin
+   with it: a run that is not deterministic computes it anew. */
+static bool has_made(const struct run *parent, uint64_t step, uint64_t incarnation) {
+  if (parent->incarnation == incarnation)
+    return true;
+  for (int i = 0; i < parent->n_checkpoints; i++)
+    if (parent->checkpoints[i]->step == step)
+      return parent->base_step == step && parent->checkpoints[i]->incarnation == incarnation;
+  return false;
+}
+
+/* Servers keep the newest version and at times the one before; reports of steps may be behind, not ahead. */
+const struct run *coordinator_fork_source(const struct coordinator *coordinator, const struct run *run) {
+  const struct origin *origin = &run->origin;
+  const struct run *parent;
+  if (origin->step == 0 || run->base_step != origin->step || origin->incarnation == INCARNATION_UNKNOWN)
+    return NULL;
+  parent = coordinator_run(coordinator, origin->parent);
+  if (!parent || parent->n_servers == 0 || parent->is_load_due || parent->step > origin->step + 1 ||
+      !has_made(parent, origin->step, origin->incarnation))
+    return NULL;
+  return parent;
 }
 
 int coordinator_count_workers(const struct coordinator *coordinator, const struct run *run,

@@ -35,6 +35,8 @@ struct origin {
   char *parent;        /* "": none */
   uint64_t step;       /* its own checkpoint there, its base, is kept as long as it is there; 0: none */
   uint64_t slots_step; /* the version from which the optimizer counts its steps */
+  /* Of the parent, whose checkpoint it was; INCARNATION_UNKNOWN in the time of a later coordinator. */
+  uint64_t incarnation;
 };
 
 /* What the first worker found when it loaded the run, and the kind of the run's first server. All others must
@@ -161,6 +163,9 @@ int coordinator_lost_servers(const struct run *run);
 uint64_t coordinator_newest_checkpoint(const struct run *run);
 /* It was forked from a checkpoint, and has none that can be read: it cannot begin again. */
 bool coordinator_has_lost_base(const struct run *run);
+/* The run whose servers may have in memory what this fork begins with, its base; NULL: none, by what is known
+   here. The servers know. */
+const struct run *coordinator_fork_source(const struct coordinator *coordinator, const struct run *run);
 
 int coordinator_count_workers(const struct coordinator *coordinator, const struct run *run,
                               enum worker_state state);

@@ -85,6 +85,9 @@ static void take_load(struct told *told, const Weir__LoadRun *load) {
   told->load_step = load->step;
   told->load_slots_step = load->slots_step;
   told->load_servers = (uint32_t)load->n_servers;
+  snprintf(told->from, sizeof told->from, "%s", load->from ? load->from->run : "");
+  told->from_incarnation = load->from ? load->from->incarnation : 0;
+  told->from_step = load->from ? load->from->step : 0;
   told->load_has_plan = load->plan != NULL;
   told->stage_begin = load->stage_begin;
   told->stage_end = load->stage_end;

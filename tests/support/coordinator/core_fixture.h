@@ -36,6 +36,8 @@ struct told {
   uint32_t load_servers;
   bool load_has_plan, owns[BLOCKS];
   uint64_t load_incarnation, load_step, load_slots_step, keep_step;
+  char from[64]; /* of LoadRun.from; empty: it had none */
+  uint64_t from_incarnation, from_step;
   char manifest[128];
   uint64_t view; /* number, from 1 in each term */
   uint64_t view_incarnation;
@@ -72,6 +74,7 @@ struct core_fixture {
   struct labels required;             /* likewise */
   uint32_t stages;                    /* likewise; 0: one. Workers say then where they listen */
   uint32_t microbatches;              /* likewise; 0: MICROBATCHES */
+  const uint32_t *block_elems;        /* [BLOCKS], likewise; NULL: fixture_block_elems */
   uint64_t received_bytes;            /* in heartbeats with counters */
   uint32_t given[MICROBATCHES_GIVEN]; /* how often each microbatch was, in the newest views of the event, */
   uint64_t given_view;                /* which have this number */

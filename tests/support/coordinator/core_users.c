@@ -27,7 +27,7 @@ void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t
                                       .model_bytes = 1000,
                                       .model_sha256 = "feed",
                                       .parameters = 650,
-                                      .block_elems = fixture_block_elems,
+                                      .block_elems = f->block_elems ? f->block_elems : fixture_block_elems,
                                       .n_blocks = BLOCKS,
                                       .submitted_unix_ms = 1700000000000,
                                       .origin = f->origin,

@@ -1,0 +1,165 @@
+"""Forks of runs that stand in the memory of servers: their blocks are referred to there, and not read from the store. To
+the bit they are what a fork that reads the store is, whatever becomes of either run."""
+import re
+
+from gate import Gate
+from harness import Folder, main, read_metrics, wait_for
+from test_fork import ADAM, COSINE, SGD, STEPS, Forks, assert_goes_on
+
+STANDS = 5  # the version of the first checkpoint
+APART = ("workers.max=1",)  # a run takes every worker that is free otherwise
+
+
+class Standing(Forks):
+    """With a parent that stands at version STANDS, and forks of it that stand there until all of them are let go, by a gate
+    of their own."""
+
+    def __init__(self, folder):
+        super().__init__(folder, is_patient=True)
+        self.other = Folder().__enter__()
+        self.of_forks = Gate(self.other)
+        self.of_forks.stop_at(STANDS - 1)
+
+    def __exit__(self, *unused):
+        super().__exit__()
+        self.other.__exit__()
+
+    def stand(self, *spec):
+        """The parent."""
+        self.gate.stop_at(STANDS - 1)
+        run = self.submit(self.spec(*spec), *APART)
+        wait_for(lambda: self.steps(run) == [STANDS], "the checkpoint where it stands")
+        self.cluster.gate = self.of_forks
+        return run
+
+    def restored(self, run):
+        """Of each server: [(blocks from memory, blocks read, bytes read)] of each time that it loaded the base of the run."""
+        line = re.compile(rf" run_restored run={run} step={STANDS} parent=\S+ adopted=(\d+) read=(\d+) read_bytes=(\d+)\n")
+        return [[tuple(map(int, found)) for found in line.findall(server.output())] for server, _ in self.cluster.servers]
+
+    def load(self, run, *settings):
+        """A fork, with a worker for it, when both servers have loaded it: and what they say of that."""
+        self.cluster.add_worker()
+        fork = self.fork(f"{run}@{STANDS}", *APART, *settings)
+        return fork, wait_for(lambda: all(found := self.restored(fork)) and found, "both servers to load the fork")
+
+    def load_from_memory(self, run, *settings):
+        fork, restored = self.load(run, *settings)
+        for (adopted, read, read_bytes), in restored:
+            assert adopted > 0 and read == read_bytes == 0, restored
+        return fork
+
+    def load_from_store(self, run, *settings):
+        fork, restored = self.load(run, *settings)
+        for (adopted, read, _), in restored:
+            assert adopted == 0 and read > 0, restored
+        return fork
+
+
+def test_neither_the_fork_nor_its_parent_changes_a_bit_of_the_other():
+    for optimizer, average, is_fork_first in ((ADAM, "", True), (SGD, "  average: {decay: 0.8}\n", False)):
+        with Folder() as folder, Standing(folder) as forks:
+            run = forks.stand(optimizer, COSINE + average)
+            fork = forks.load_from_memory(run)
+            gates = [(forks.of_forks, fork), (forks.gate, run)]
+            ended = {}
+            for gate, name in gates if is_fork_first else gates[::-1]:
+                gate.open()
+                ended[name] = forks.end(name)
+            assert_goes_on(ended[fork], ended[run], STANDS)
+
+
+def test_a_fork_from_memory_ends_in_the_bits_of_one_from_the_store():
+    """With what its optimizer keeps laid out otherwise, and the average new, gone, or gone on."""
+    changes = (("train.optimizer.lr=0.01",), ("train.optimizer.momentum=0",), ("train.optimizer={name: adam, lr: 0.002}",),
+               ("train.average={decay: 0.9}",), ("train.optimizer={name: lion, lr: 0.0001}", "train.average={decay: 0.5}"),
+               ("train.clip_norm=0.5", "train.steps=40"))
+    for average in ("", "  average: {decay: 0.8}\n"):
+        with Folder() as folder, Standing(folder) as forks:
+            run = forks.stand(SGD, average)
+            changed = [(settings, forks.load_from_memory(run, *settings)) for settings in changes]
+            forks.of_forks.open()
+            ended = [forks.end(fork)["weights"] for _, fork in changed]
+            forks.ask("cancel", run)
+            forks.gate.open()
+            for (settings, fork), weights in zip(changed, ended):
+                read = forks.load_from_store(run, *settings)
+                assert forks.end(read)["weights"] == weights, settings
+                assert forks.status(read)["parent_step"] == forks.status(fork)["parent_step"] == STANDS
+            assert len(set(ended)) == len(ended), ended
+
+
+def test_a_fork_of_a_fork_that_stands_is_loaded_from_memory():
+    with Folder() as folder, Standing(folder) as forks:
+        run = forks.stand(ADAM)
+        fork = forks.load_from_memory(run)
+        again = forks.load_from_memory(fork, "name=again")
+        forks.gate.open()
+        forks.of_forks.open()
+        expected = forks.end(run)
+        assert_goes_on(forks.end(again), expected, STANDS)
+        assert_goes_on(forks.end(fork), expected, STANDS)
+
+
+def test_a_parent_that_is_cancelled_leaves_its_fork_as_it_is():
+    with Folder() as folder, Standing(folder) as forks:
+        run = forks.stand(ADAM)
+        fork = forks.load_from_memory(run)
+        forks.ask("cancel", run)
+        again = forks.load_from_memory(fork, "name=again")  # of the fork, which stands there, too
+        forks.gate.open()
+        forks.of_forks.open()
+        forks.ask("resume", run)
+        assert forks.end(fork)["weights"] == forks.end(again)["weights"] == forks.end(run)["weights"]
+
+
+def test_servers_that_die_take_both_back_to_the_checkpoint():
+    with Folder() as folder, Standing(folder) as forks:
+        run = forks.stand(ADAM)
+        fork = forks.load_from_memory(run)
+        server, _ = forks.cluster.servers[1]
+        server.__exit__()
+        forks.cluster.restart_server(1)
+        wait_for(lambda: forks.status(fork)["incarnation"] == forks.status(run)["incarnation"] == 1, "a roll-back of both")
+        forks.of_forks.open()
+        forks.gate.open()
+        expected = forks.end(run)
+        metrics = folder.file("fork.jsonl")
+        forks.ask("watch", fork, "--metrics", metrics)
+        steps = [(event.get("incarnation", 0), event["step"]) for event in read_metrics(metrics) if event["event"] == "step"]
+        assert steps == [(1, step) for step in range(STANDS, STEPS)], steps
+        assert forks.status(fork)["weights_sha256"] == expected["weights"]
+
+
+def test_a_coordinator_that_dies_leaves_the_fork_in_memory():
+    with Folder() as folder, Standing(folder) as forks:
+        run = forks.stand(ADAM)
+        fork = forks.load_from_memory(run)
+        waits = forks.fork(f"{run}@{STANDS}", *APART, "name=waits")  # for a worker
+        assert not any(forks.restored(waits))
+        wait_for(lambda: forks.status(fork)["state"] == "running", "the fork's begin")
+        forks.cluster.coordinator.__exit__()
+        forks.cluster.start_coordinator()
+        forks.of_forks.open()
+        ended = forks.end(fork)
+        wait_for(lambda: all(forks.restored(waits)), "the fork that waited")
+        for (adopted, read, _), in forks.restored(waits):  # what was known of the parent's memory is not any more
+            assert adopted == 0 and read > 0, forks.restored(waits)
+        assert forks.end(waits)["weights"] == ended["weights"]
+        forks.gate.open()
+        assert_goes_on(ended, forks.end(run), STANDS)
+
+
+def test_a_fork_of_a_version_that_its_parent_has_left_is_read_from_the_store():
+    with Folder() as folder, Standing(folder) as forks:
+        run = forks.stand(ADAM)
+        forks.gate.stop_at(STANDS + 2)
+        forks.stands(run, STANDS + 2)
+        fork = forks.load_from_store(run)
+        forks.gate.open()
+        forks.of_forks.open()
+        assert_goes_on(forks.end(fork), forks.end(run), STANDS)
+
+
+if __name__ == "__main__":
+    main(globals())

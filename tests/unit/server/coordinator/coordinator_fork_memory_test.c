@@ -1,0 +1,267 @@
+/* The coordinator's core with forks whose parents stand in the memory of servers: who is told so, and which
+   servers the fork gets. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/log.h"
+#include "tests/support/coordinator/core_run.h"
+
+#define PARENT "mlp-bbbbbb"
+enum { BASE = 4, SLOTS = 2, S3 = 11, AGAIN = 20 };
+
+static void parent_begins(struct core_fixture *f) {
+  worker_joins(f, W1, 1);
+  worker_joins(f, W2, 1);
+  weir__checkpoint_spec__init(&f->every);
+  f->every.has_every_steps = true;
+  f->every.every_steps = BASE;
+  f->checkpoint = &f->every;
+  user_submits(f, PARENT, 1, 1);
+  worker_loads(f, W1, PARENT);
+  server_loads(f, S1, PARENT);
+  server_loads(f, S2, PARENT);
+  assert_state(f, PARENT, WEIR__RUN_STATE__RUNNING);
+}
+
+static void parent_checkpoints(struct core_fixture *f) {
+  reports_steps(f, S1, PARENT, 0, BASE);
+  member_writes(f, S1, PARENT);
+  member_writes(f, S2, PARENT);
+  store_commits(f, PARENT, NULL);
+}
+
+/* It has made version BASE, which is its newest, and its checkpoint. */
+static void parent_stands(struct core_fixture *f) {
+  server_joins(f, S1);
+  server_joins(f, S2);
+  parent_begins(f);
+  parent_checkpoints(f);
+}
+
+/* RUN, of what an incarnation of the parent made, and its worker has loaded it: servers are told to. */
+static void user_forks(struct core_fixture *f, uint64_t incarnation) {
+  Weir__Plan plan = WEIR__PLAN__INIT;
+  Weir__RunReference reference = WEIR__RUN_REFERENCE__INIT;
+  Weir__CheckpointInfo base = WEIR__CHECKPOINT_INFO__INIT;
+  struct run_inheritance inheritance = {&plan, &reference, &base};
+  plan.train_samples = SAMPLES;
+  plan.steps = STEPS;
+  reference.worker = "worker-9 (elsewhere)";
+  reference.dataset_sha256 = "data";
+  base.step = BASE;
+  base.accuracy = base.eval_loss = NAN;
+  f->origin = (struct run_origin){PARENT, BASE, SLOTS, incarnation};
+  f->inheritance = &inheritance;
+  user_submits(f, RUN, 1, 1);
+  f->inheritance = NULL;
+  f->origin = (struct run_origin){0};
+  f->incarnation = 0;
+  worker_loads(f, W2, RUN);
+}
+
+static void assert_from(struct core_fixture *f, uint64_t server, const char *parent, uint64_t incarnation) {
+  assert_string_equal(f->told[server].load, RUN);
+  assert_int_equal(f->told[server].load_step, BASE);
+  assert_string_equal(f->told[server].from, parent);
+  assert_int_equal(f->told[server].from_incarnation, incarnation);
+  assert_int_equal(f->told[server].from_step, *parent ? BASE : 0);
+}
+
+static void servers_are_told_of_a_parent_that_stands_at_the_base(void **state) {
+  struct core_fixture *f = *state;
+  parent_stands(f);
+  user_forks(f, 0);
+  assert_from(f, S1, PARENT, 0);
+  assert_from(f, S2, PARENT, 0);
+  assert_string_equal(f->told[W2].from, "");
+}
+
+static void the_version_before_the_newest_may_be_there_and_none_before_it(void **state) {
+  struct core_fixture *f = *state;
+  parent_stands(f);
+  reports_step(f, S1, PARENT, BASE);
+  user_forks(f, 0);
+  assert_from(f, S1, PARENT, 0);
+  user_cancels(f, RUN);
+}
+
+static void servers_are_not_told_of_a_parent_that_has_gone_on(void **state) {
+  struct core_fixture *f = *state;
+  parent_stands(f);
+  reports_steps(f, S1, PARENT, BASE, BASE + 2);
+  user_forks(f, 0);
+  assert_from(f, S1, "", 0);
+  assert_from(f, S2, "", 0);
+}
+
+static void a_parent_that_is_over_or_paused_has_no_servers(void **state) {
+  struct core_fixture *f = *state;
+  parent_stands(f);
+  user_cancels(f, PARENT);
+  user_forks(f, 0);
+  assert_from(f, S1, "", 0);
+}
+
+static void parent_rolls_back(struct core_fixture *f) {
+  member_leaves(f, S2);
+  server_replaces(f, S2, AGAIN, "host", "build-1");
+  time_passes(f, 200);
+  assert_int_equal(f->told[S1].load_incarnation, 1);
+  assert_int_equal(f->told[S1].load_step, BASE);
+}
+
+static void a_parent_that_was_rolled_back_to_the_base_has_it(void **state) {
+  struct core_fixture *f = *state;
+  parent_stands(f);
+  parent_rolls_back(f);
+  user_forks(f, 0);
+  assert_from(f, S1, PARENT, 1);
+  assert_from(f, AGAIN, PARENT, 1);
+}
+
+/* Not to the bit, where the run is not deterministic. */
+static void what_another_incarnation_made_is_not_what_is_in_memory(void **state) {
+  struct core_fixture *f = *state;
+  parent_stands(f);
+  user_forks(f, 1);
+  assert_from(f, S1, "", 0);
+  user_cancels(f, RUN);
+}
+
+static void after_a_roll_back_only_its_own_checkpoint_is(void **state) {
+  struct core_fixture *f = *state;
+  parent_stands(f);
+  parent_rolls_back(f);
+  user_forks(f, 7);
+  assert_from(f, S1, "", 0);
+}
+
+static void a_fork_of_a_former_coordinators_time_reads_the_store(void **state) {
+  struct core_fixture *f = *state;
+  parent_stands(f);
+  user_forks(f, INCARNATION_UNKNOWN);
+  assert_from(f, S1, "", 0);
+}
+
+static void a_fork_gets_its_parents_servers_and_not_one_that_has_come_since(void **state) {
+  struct core_fixture *f = *state;
+  parent_stands(f);
+  server_joins(f, S3);
+  user_forks(f, 0);
+  assert_from(f, S1, PARENT, 0);
+  assert_int_equal(f->told[S1].load_servers, 2);
+  assert_string_equal(f->told[S3].load, "");
+}
+
+static void a_fork_of_a_parent_that_has_gone_on_gets_all_servers(void **state) {
+  struct core_fixture *f = *state;
+  parent_stands(f);
+  reports_steps(f, S1, PARENT, BASE, BASE + 2);
+  server_joins(f, S3);
+  user_forks(f, 0);
+  assert_int_equal(f->told[S1].load_servers, 3);
+  assert_string_equal(f->told[S3].load, RUN);
+}
+
+/* A server that was away for a moment is the last in joining order, and still has the same blocks. */
+static void each_block_is_where_the_parents_is(void **state) {
+  struct core_fixture *f = *state;
+  bool owned[BLOCKS];
+  parent_stands(f);
+  memcpy(owned, f->told[S1].owns, sizeof owned);
+  member_leaves(f, S1);
+  server_joins_again(f, S1, AGAIN, PARENT, BASE);
+  user_forks(f, 0);
+  assert_from(f, AGAIN, PARENT, 0);
+  assert_memory_equal(f->told[AGAIN].owns, owned, sizeof owned);
+}
+
+static void a_server_of_the_parent_that_is_lost_makes_all_be_chosen(void **state) {
+  struct core_fixture *f = *state;
+  parent_stands(f);
+  server_joins(f, S3);
+  member_leaves(f, S1);
+  user_forks(f, 0);
+  assert_from(f, S2, PARENT, 0); /* what it has of the parent it may still have of the fork */
+  assert_int_equal(f->told[S2].load_servers, 2);
+  assert_from(f, S3, "", 0);
+}
+
+static void bounded_server_joins(struct core_fixture *f, uint64_t key, uint64_t memory_bytes) {
+  Weir__Hello hello = WEIR__HELLO__INIT;
+  char address[32];
+  snprintf(address, sizeof address, "host:%llu", (unsigned long long)key);
+  hello.role = WEIR__ROLE__SERVER;
+  hello.host = "host";
+  hello.pid = (uint32_t)key;
+  hello.address = address;
+  hello.fingerprint = "build-1";
+  hello.memory_bytes = memory_bytes;
+  says_hello(f, key, &hello);
+}
+
+/* Five blocks of the largest size: on two servers the parent has three of them on one, and the fork may have
+   three and a half on each. On three servers the fork has at most two and two thirds on each. */
+static void parent_and_fork_share_bounded_servers(struct core_fixture *f, double blocks) {
+  static const uint32_t elems[BLOCKS] = {65536, 65536, 65536, 65536, 65536};
+  uint64_t memory_bytes = (uint64_t)(blocks * 44 * 65536);
+  f->block_elems = elems;
+  bounded_server_joins(f, S1, memory_bytes);
+  bounded_server_joins(f, S2, memory_bytes);
+  parent_begins(f);
+  bounded_server_joins(f, S3, memory_bytes);
+  reports_steps(f, S1, PARENT, 0, BASE);
+  for (uint64_t server = S1; server <= S2; server++) {
+    bool owns[BLOCKS] = {0};
+    for (uint32_t b = 0; b < BLOCKS; b++) /* of one size they go round */
+      owns[b] = b % 2 == server - S1;
+    writes_blocks(f, server, PARENT, owns, true);
+  }
+  store_commits(f, PARENT, NULL);
+  user_forks(f, 0);
+  assert_from(f, S1, PARENT, 0);
+}
+
+static void a_parents_servers_without_room_are_not_the_forks_alone(void **state) {
+  struct core_fixture *f = *state;
+  parent_and_fork_share_bounded_servers(f, 6.2);
+  assert_int_equal(f->told[S1].load_servers, 3);
+  assert_from(f, S3, "", 0);
+}
+
+static void a_parents_servers_with_room_are(void **state) {
+  struct core_fixture *f = *state;
+  parent_and_fork_share_bounded_servers(f, 6.6);
+  assert_int_equal(f->told[S1].load_servers, 2);
+  assert_string_equal(f->told[S3].load, "");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, core_setup, core_teardown)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(servers_are_told_of_a_parent_that_stands_at_the_base),
+      TEST(the_version_before_the_newest_may_be_there_and_none_before_it),
+      TEST(servers_are_not_told_of_a_parent_that_has_gone_on),
+      TEST(a_parent_that_is_over_or_paused_has_no_servers),
+      TEST(a_parent_that_was_rolled_back_to_the_base_has_it),
+      TEST(what_another_incarnation_made_is_not_what_is_in_memory),
+      TEST(after_a_roll_back_only_its_own_checkpoint_is),
+      TEST(a_fork_of_a_former_coordinators_time_reads_the_store),
+      TEST(a_fork_gets_its_parents_servers_and_not_one_that_has_come_since),
+      TEST(a_fork_of_a_parent_that_has_gone_on_gets_all_servers),
+      TEST(each_block_is_where_the_parents_is),
+      TEST(a_server_of_the_parent_that_is_lost_makes_all_be_chosen),
+      TEST(a_parents_servers_without_room_are_not_the_forks_alone),
+      TEST(a_parents_servers_with_room_are),
+  };
+  log_set_level(LOG_ERROR);
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -151,7 +151,8 @@ static void check_lists(struct world *w) {
       size_t readable = 0;
       for (size_t k = 0; k < reply.n_checkpoints; k++)
         readable += !reply.checkpoints[k]->unreadable;
-      assert_true(readable <= w->spec->checkpoint->keep + (w->spec->checkpoint->keep_best != NULL));
+      assert_true(readable <= w->spec->checkpoint->keep + (w->spec->checkpoint->keep_best != NULL) +
+                                  (w->runs[i].base_step > 0));
       for (size_t k = 1; k < reply.n_checkpoints; k++)
         assert_true(reply.checkpoints[k - 1]->step < reply.checkpoints[k]->step);
       assert_true(coordinator_run_info(w->core, w->runs[i].id, w->now_ms, &info));

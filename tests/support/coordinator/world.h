@@ -122,7 +122,8 @@ struct stored_run {
   struct stored_checkpoint checkpoints[STEPS + 1];
   Weir__RunEvent **events;
   int n_events, events_capacity;
-  uint64_t next_event; /* to be stored */
+  uint64_t next_event;              /* to be stored */
+  uint64_t base_step, base_made_by; /* of a fork: its first version, the parent's incarnation; 0: none */
   struct sim_round round;
 
   /* What was ordered so far, for the checks. */
@@ -170,6 +171,7 @@ struct world {
   int doubted, convicted, reissued; /* sums; how often workers were seen to be; orders */
   int following, late, set_aside;   /* how often workers were seen to be */
   int confirmed;                    /* how often a run went on with a server that is not heard of */
+  int offered, adopted; /* how often a fork's server was told of its parent, and had the version */
   int done, rolled_back, successions, paused, kept, too_late, lost_checkpoints;
 };
 

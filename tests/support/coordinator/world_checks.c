@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "server/coordinator/messages/info.h"
+#include "tests/support/coordinator/world_forks.h"
 #include "tests/support/coordinator/world_labels.h"
 
 static int slot_of(const char *address) {
@@ -52,6 +53,7 @@ static void check_load(struct world *w, struct process *process, const Weir__Loa
   }
   run->bases[load->incarnation] = load->step;
   check_base(w, run, load);
+  forks_check_load(w, process, load);
   if (set->n == 0)
     for (size_t i = 0; i < load->n_servers; i++) {
       set->slots[i] = slot_of(load->servers[i]->address);

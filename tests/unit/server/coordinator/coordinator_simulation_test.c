@@ -18,6 +18,7 @@
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
 #include "tests/support/coordinator/world.h"
+#include "tests/support/coordinator/world_forks.h"
 #include "tests/support/coordinator/world_labels.h"
 #include "tests/support/coordinator/world_liars.h"
 #include "tests/support/coordinator/world_processes.h"
@@ -44,9 +45,12 @@ static void run_submit(struct world *w, int run) {
                                       .n_blocks = BLOCKS,
                                       .weights_sha256 = w->plan.steps ? NULL : MODEL_SHA256};
   struct coordinator_event event = {.kind = EVENT_RUN_SUBMITTED, .submission = &submission};
-  if (!w->runs[run].is_submitted && !w->is_store_away) {
+  struct fork_terms terms;
+  if (!w->runs[run].is_submitted && !w->is_store_away && !forks_wait(w, run)) {
     w->runs[run].is_submitted = true;
+    forks_submit(w, run, &submission, &terms);
     world_step(w, &event);
+    forks_store(w, run, &submission);
     while (!w->runs[run].record)
       job_execute(w, true);
   }
@@ -79,7 +83,7 @@ static void store_toggle(struct world *w, bool is_away) {
 /* It comes back with nothing, and is given again what the coordinator has. */
 static void store_emptied(struct world *w) {
   struct coordinator_event event = {.kind = EVENT_STORE_EMPTIED};
-  if (!w->core || w->is_store_away)
+  if (!w->core || w->is_store_away || w->runs[RUNS - 1].base_step) /* a fork may not survive it */
     return;
   for (int i = 0; i < RUNS; i++) {
     struct stored_run *run = &w->runs[i];
@@ -187,7 +191,7 @@ static void an_accident(struct world *w) {
     store_toggle(w, !w->is_store_away);
     break;
   case 8:
-    w->runs[run].checkpoints[newest_checkpoint(&w->runs[run])].is_damaged = true;
+    forks_damage(&w->runs[run]);
     break;
   case 9:
   case 10:
@@ -368,10 +372,10 @@ static void check_events(struct world *w, int run) {
     }
   }
   for (uint64_t i = 0; i < w->plan.steps; i++)
-    if (!steps[i])
-      fail_msg("%s: step %d was never told", w->runs[run].id, (int)i);
+    if (steps[i] != (i >= w->runs[run].base_step))
+      fail_msg("%s: step %d was %s", w->runs[run].id, (int)i, steps[i] ? "told" : "never told");
   for (uint64_t i = 0; i <= w->plan.steps; i++)
-    assert_int_equal(evals[i], plan_evaluates(&w->plan, i));
+    assert_int_equal(evals[i], i >= w->runs[run].base_step && plan_evaluates(&w->plan, i));
   assert_true(is_done);
 }
 
@@ -443,7 +447,7 @@ static void runs_end_as_promised_whatever_happens(void **state) {
   uint64_t first = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : 0;
   uint64_t seeds = getenv("SEEDS") ? strtoull(getenv("SEEDS"), NULL, 10) : getenv("SEED") ? 1 : 400;
   int rolled_back = 0, successions = 0, paused = 0, kept = 0, too_late = 0, lost = 0, cut_off = 0,
-      given_up = 0, following = 0, late = 0, set_aside = 0, confirmed = 0;
+      given_up = 0, following = 0, late = 0, set_aside = 0, confirmed = 0, offered = 0, adopted = 0;
   struct world *w = malloc(sizeof *w);
   (void)state;
   for (uint64_t seed = first; seed < first + seeds; seed++) {
@@ -461,17 +465,20 @@ static void runs_end_as_promised_whatever_happens(void **state) {
     late += w->late;
     set_aside += w->set_aside;
     confirmed += w->confirmed;
+    offered += w->offered;
+    adopted += w->adopted;
     lies_add(w);
     world_fini(w);
   }
   print_message(
       "%llu seeds: %d loads after roll-backs, %d successions, %d kept, %d paused, %d too late, %d lost, "
-      "%d cut off, %d given up, %d following, %d late, %d set aside, %d confirmed\n",
+      "%d cut off, %d given up, %d following, %d late, %d set aside, %d confirmed, %d told of a parent, %d "
+      "with its version\n",
       (unsigned long long)seeds, rolled_back, successions, kept, paused, too_late, lost, cut_off, given_up,
-      following, late, set_aside, confirmed);
+      following, late, set_aside, confirmed, offered, adopted);
   if (seeds > 1) /* the dice did make what is to be survived */
     assert_true(rolled_back && successions && paused && kept && too_late && lost && cut_off && given_up &&
-                following && late && set_aside && confirmed);
+                following && late && set_aside && confirmed && offered && adopted);
   lies_report(seeds > 1);
   free(w);
   has_passed = true;

@@ -1,0 +1,103 @@
+"""What a fork costs where its parent stands in a server's memory, beside a fork of an older checkpoint, which is read from
+the store, in turns on the same server: from LoadRun to RunLoaded, bytes read and written, and the server's memory."""
+import os
+import re
+import statistics
+
+from gate import Gate
+from harness import Cluster, Folder, wait_for, weir
+
+ROUNDS = 3 if os.environ.get("WEIR_BENCH_QUICK") else 9
+HIDDEN = 4450  # 23.3 million weights: 280 MB with the two values that Adam keeps of each
+OLD, STANDS = 2, 4  # versions that are checkpoints
+
+
+class Bench:
+    """A server, a worker for the parent, which stands at version STANDS, and one for forks, which stand where they begin."""
+
+    def __init__(self, folder, other):
+        folder.small_data(120, 24)
+        self.folder, self.gate, self.of_forks = folder, Gate(folder), Gate(other)
+        with open(folder.small_spec(folder.model("mlp", "--hidden", f"{HIDDEN},{HIDDEN}"), 2, 1000, 1000)) as file:
+            text = re.sub("optimizer: .*", "optimizer: {name: adam, lr: 0.001}", file.read())
+        self.spec = folder.file("spec.yaml", text + "checkpoint: {every_steps: 1, keep: 100}\nworkers: {max: 1}\n")
+        self.cluster = Cluster(folder, gate=self.gate)
+        self.server = self.cluster.servers[0][0]
+
+    def ask(self, *arguments):
+        return weir(*arguments, "--coordinator", self.cluster.address).stdout.strip()
+
+    def stand(self):
+        self.gate.stop_at(OLD - 1)
+        self.run = self.ask("submit", self.spec)
+        for step in (OLD, STANDS):
+            self.gate.stop_at(step - 1)
+            wait_for(lambda: step in [entry["step"] for entry in self.cluster.json("checkpoints", self.run)], "a checkpoint")
+        self.cluster.gate = self.of_forks
+        self.of_forks.stop_at(OLD - 1)
+        self.cluster.add_worker()
+
+    def said(self, event, run):
+        """The fields of a line of the server's log."""
+        line = next((line for line in self.server.output().splitlines() if f" {event} run={run} " in line), None)
+        return line and dict(re.findall(r"(\w+)=(\S+)", line))
+
+    def resident_mb(self):
+        with open(f"/proc/{self.server.child.pid}/status") as file:
+            return int(re.search(r"VmRSS:\s+(\d+) kB", file.read()).group(1)) * 1024 / 1e6
+
+    def stored_bytes(self):
+        return sum(os.path.getsize(os.path.join(path, name)) for path, _, names in os.walk(self.folder.file("store/blocks"))
+                   for name in names)
+
+    def fork(self, step):
+        """(its id, what it cost)."""
+        before, stored = self.resident_mb(), self.stored_bytes()
+        fork = self.ask("fork", f"{self.run}@{step}")
+        loaded = wait_for(lambda: self.said("run_loaded", fork), "the fork")
+        restored = self.said("run_restored", fork)
+        return fork, {"ms": 1e3 * float(loaded["seconds"]), "adopted": int(restored["adopted"]),
+                      "blocks": int(loaded["blocks"]), "read": int(restored["read_bytes"]) / 1e6,
+                      "written": (self.stored_bytes() - stored) / 1e6, "memory": self.resident_mb() - before}
+
+    def end(self, fork):
+        self.ask("cancel", fork)
+        wait_for(lambda: self.said("run_unloaded", fork), "its end")
+
+
+def show(name, costs):
+    times = [cost["ms"] for cost in costs]
+    print(f"  {name}: {statistics.median(times):.1f} ms ({min(times):.1f} to {max(times):.1f}); {costs[0]['adopted']} of "
+          f"{costs[0]['blocks']} blocks from memory, {costs[0]['read']:.0f} MB read, {costs[0]['written']:.0f} MB written; the "
+          f"server has {statistics.median(cost['memory'] for cost in costs):.0f} MB more after it", flush=True)
+
+
+def main():
+    with Folder() as folder, Folder() as other:
+        bench = Bench(folder, other)
+        with bench.cluster:
+            bench.stand()
+            print(f"forks of a run with 280 MB of weights and Adam's values on one server, files in the page cache; medians of "
+                  f"{ROUNDS} of each, in turns, from LoadRun to RunLoaded")
+            memory, store = [], []
+            for _ in range(ROUNDS):
+                for step, costs in ((STANDS, memory), (OLD, store)):
+                    fork, cost = bench.fork(step)
+                    costs.append(cost)
+                    bench.end(fork)
+            assert all(cost["adopted"] == cost["blocks"] and cost["read"] == 0 for cost in memory), memory
+            assert all(cost["adopted"] == 0 for cost in store), store
+            show("from memory", memory)
+            show("from the store", store)
+            print(f"  ratio of the times: {statistics.median(b['ms'] / a['ms'] for a, b in zip(memory, store)):.0f}")
+            before = bench.resident_mb()
+            fork, _ = bench.fork(STANDS)
+            after = bench.resident_mb()
+            bench.of_forks.stop_at(STANDS)
+            wait_for(lambda: bench.cluster.json("status", fork)["step"] == STANDS + 1, "a step of the fork")
+            print(f"  the server's memory: {before:.0f} MB before a fork from memory, {after:.0f} MB after it, "
+                  f"{bench.resident_mb():.0f} MB after its first step")
+
+
+if __name__ == "__main__":
+    main()

@@ -51,7 +51,7 @@ void parzen_prepare(struct parzen *parzen) {
     bool is_density = !axis_shares(parzen, axis);
     for (int k = 0; !axis_is_choice(parzen, axis) && k < parzen->n_kernels; k++)
       axis->constant[k] = (is_density ? log(normal_density(0) / axis->sigma[k]) : 0) -
-                          log(normal_mass(0, 1, axis->at[k], axis->sigma[k]));
+                          (parzen->is_open ? 0 : log(normal_mass(0, 1, axis->at[k], axis->sigma[k])));
   }
 }
 

@@ -22,6 +22,7 @@ struct parzen_axis {
 struct parzen {
   const struct space *space;
   int n_kernels, n_axes;
+  bool is_open; /* densities of numbers are of the whole line: near a bound they lose what lies beyond it */
   double *weights; /* f64[n_kernels], any sum above 0 */
   struct parzen_axis axes[SPACE_DIMENSIONS_MAX];
   double *log_weights; /* of weights whose sum is 1 */

@@ -1,20 +1,23 @@
-"""Searchers beside Optuna's samplers on Branin (2 dimensions) and Hartmann6 (6): the regret after 100 trials, one trial at
-a time, 20 seeds each. Prints medians and fails where ours is worse than the margin allows. Run by bench.py in the
-environment of tests/bench/requirements.txt; argument: the search_bench program.
+"""Searchers beside Optuna's samplers, and bohb beside HpBandSter, whose authors wrote the paper: the regret on Branin (2
+dimensions) and Hartmann6 (6) after 100 trials, one trial at a time, 20 seeds each. Prints medians and fails where ours is
+worse than the margin allows. Run by bench.py in the environment of tests/bench/requirements.txt; arguments: the
+search_bench program, and names of searchers (all).
 
-The margin: the median of our regrets is at most 1.25 times the median of Optuna's, or our regrets are not significantly
-worse (one-sided Mann-Whitney, p >= 0.05). Regrets below 1e-4 count as 1e-4, which no training run could tell apart. Where
-Optuna has no such sampler the peer is the nearest: for bohb its multivariate TPE, whose densities are of the same kind."""
+The margin: the median of our regrets is at most 1.25 times the median of theirs, or our regrets are not significantly worse
+(one-sided Mann-Whitney, p >= 0.05). Regrets below 1e-4 count as 1e-4, which no training run could tell apart."""
 import concurrent.futures
 import math
 import os
 import statistics
 import subprocess
 import sys
+import types
 import warnings
 
+import ConfigSpace
 import numpy
 import optuna
+from hpbandster.optimizers.config_generators.bohb import BOHB
 from scipy.stats import mannwhitneyu
 
 SEEDS, TRIALS, RATIO, LEVEL, FLOOR = 20, 100, 1.25, 0.05, 1e-4
@@ -37,21 +40,45 @@ def hartmann6(u):
 
 FUNCTIONS = {"branin": (branin, 2, 0.397887357729739), "hartmann6": (hartmann6, 6, -3.322368011415515)}
 SAMPLERS = optuna.samplers
-# Ours, its further arguments, and Optuna's sampler.
-PAIRS = {
-    "random": ((), lambda seed: SAMPLERS.RandomSampler(seed=seed)),
-    "sobol": ((), lambda seed: SAMPLERS.QMCSampler(seed=seed)),
-    "tpe": ((), lambda seed: SAMPLERS.TPESampler(seed=seed, multivariate=False)),
-    "tpe multivariate": (("multivariate",), lambda seed: SAMPLERS.TPESampler(seed=seed, multivariate=True)),
-    "bohb": ((), lambda seed: SAMPLERS.TPESampler(seed=seed, multivariate=True)),
-    "cmaes": ((), lambda seed: SAMPLERS.CmaEsSampler(seed=seed)),
-    "gp": ((), lambda seed: SAMPLERS.GPSampler(seed=seed)),
+
+
+def optuna_best(make, evaluate, dimensions, seed):
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(sampler=make(seed))
+    study.optimize(lambda trial: evaluate([trial.suggest_float(f"x{i}", 0, 1) for i in range(dimensions)]), n_trials=TRIALS)
+    return study.best_value
+
+
+def hpbandster_best(evaluate, dimensions, seed):
+    numpy.random.seed(seed)
+    space = ConfigSpace.ConfigurationSpace(seed=seed)
+    for i in range(dimensions):
+        space.add(ConfigSpace.UniformFloatHyperparameter(f"x{i}", 0, 1))
+    generator, best = BOHB(space), math.inf
+    for _ in range(TRIALS):
+        config = generator.get_config(1.0)[0]
+        value = evaluate([config[f"x{i}"] for i in range(dimensions)])
+        best = min(best, value)
+        generator.new_result(types.SimpleNamespace(kwargs={"budget": 1.0, "config": config}, result={"loss": value},
+                                                   exception=None))
+    return best
+
+
+# Ours: Optuna's sampler.
+PEERS = {
+    "random": lambda seed: SAMPLERS.RandomSampler(seed=seed),
+    "sobol": lambda seed: SAMPLERS.QMCSampler(seed=seed),
+    "tpe": lambda seed: SAMPLERS.TPESampler(seed=seed),
+    "tpe univariate": lambda seed: SAMPLERS.TPESampler(seed=seed, multivariate=False),
+    "bohb": None,
+    "cmaes": lambda seed: SAMPLERS.CmaEsSampler(seed=seed),
+    "gp": lambda seed: SAMPLERS.GPSampler(seed=seed),
 }
 
 
 def our_regret(program, name, function, seed):
     evaluate, dimensions, least = FUNCTIONS[function]
-    with subprocess.Popen([program, name.split()[0], str(seed), str(dimensions), *PAIRS[name][0]], stdin=subprocess.PIPE,
+    with subprocess.Popen([program, name.split()[0], str(seed), str(dimensions), *name.split()[1:]], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, text=True) as child:
         best = math.inf
         for _ in range(TRIALS):
@@ -66,11 +93,9 @@ def our_regret(program, name, function, seed):
 
 def their_regret(name, function, seed):
     evaluate, dimensions, least = FUNCTIONS[function]
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.simplefilter("ignore")
-    study = optuna.create_study(sampler=PAIRS[name][1](seed))
-    study.optimize(lambda trial: evaluate([trial.suggest_float(f"x{i}", 0, 1) for i in range(dimensions)]), n_trials=TRIALS)
-    return study.best_value - least
+    best = optuna_best(PEERS[name], evaluate, dimensions, seed) if PEERS[name] else hpbandster_best(evaluate, dimensions, seed)
+    return best - least
 
 
 def compare(pool, program, name, function):
@@ -81,14 +106,15 @@ def compare(pool, program, name, function):
     middle = statistics.median(ours), statistics.median(theirs)
     worse = mannwhitneyu(ours, theirs, alternative="greater").pvalue
     keeps = middle[0] <= RATIO * middle[1] or worse >= LEVEL
-    print(f"  {function:10} {name:17} {middle[0]:9.5f}   Optuna {middle[1]:9.5f}   ratio {middle[0] / middle[1]:5.2f}   "
+    print(f"  {function:10} {name:14} {middle[0]:9.5f}   peer {middle[1]:9.5f}   ratio {middle[0] / middle[1]:5.2f}   "
           f"p {worse:.3f}   {'ok' if keeps else 'WORSE'}", flush=True)
     return keeps
 
 
 def main():
-    program, names = sys.argv[1], sys.argv[2:] or PAIRS
-    print(f"searchers beside Optuna {optuna.__version__}: median regret of {SEEDS} seeds after {TRIALS} trials")
+    os.environ["OMP_NUM_THREADS"] = "1"  # of PyTorch in the processes below
+    program, names = sys.argv[1], sys.argv[2:] or PEERS
+    print(f"searchers beside Optuna {optuna.__version__} and HpBandSter: median regret of {SEEDS} seeds after {TRIALS} trials")
     with concurrent.futures.ProcessPoolExecutor(os.cpu_count(), initializer=os.nice, initargs=(5,)) as pool:
         kept = [compare(pool, program, name, function) for function in FUNCTIONS for name in names]
     print("searchers: CPU time of one suggestion in ten dimensions, ms, after 100 and after 500 trials")

@@ -100,6 +100,7 @@ static void axis_fill(struct bohb *bohb, struct parzen *parzen, const struct run
 
 static void density_make(struct bohb *bohb, struct parzen *parzen, const struct rung_entry *entries, int n) {
   parzen_init(parzen, bohb->search->space, n, bohb->arena);
+  parzen->is_open = true;
   for (int k = 0; k < n; k++)
     parzen->weights[k] = 1;
   for (int i = 0; i < bohb->search->space->n; i++)
@@ -111,15 +112,13 @@ static void density_make(struct bohb *bohb, struct parzen *parzen, const struct 
 static void point_choose(struct bohb *bohb, const struct rung_entry *entries, int n, double *point) {
   const struct space *space = bohb->search->space;
   const Weir__SweepSearch *options = bohb->search->options;
-  int n_good = (int)(options->top_n_percent * n / 100), n_bad;
+  int n_good = (int)(options->top_n_percent * n / 100);
   struct parzen *good = arena_new(bohb->arena, sizeof *good), *bad = arena_new(bohb->arena, sizeof *bad);
   double candidate[SPACE_DIMENSIONS_MAX], scored[SPACE_DIMENSIONS_MAX], best = -INFINITY;
   n_good = n_good < bohb->n_own ? n_good : bohb->n_own;
   n_good = n_good > bohb->min_points ? n_good : bohb->min_points;
-  n_bad = n - n_good;
-  n_bad = n_bad > bohb->min_points ? n_bad : bohb->min_points;
   density_make(bohb, good, entries, n_good);
-  density_make(bohb, bad, entries + n - n_bad, n_bad);
+  density_make(bohb, bad, entries + n_good, n - n_good);
   for (uint32_t sample = 0; sample < options->num_samples; sample++) {
     double score;
     parzen_draw(good, options->bandwidth_factor, &bohb->draw, candidate);
@@ -145,12 +144,12 @@ static int bohb_suggest(const struct search *search, double *point, struct err *
   bohb.min_points = search->space->n + 1;
   if (options->has_min_points_in_model && (int)options->min_points_in_model > bohb.min_points)
     bohb.min_points = (int)options->min_points_in_model;
-  rung = history_rung(search, bohb.min_points + 2, &arena);
+  rung = history_rung(search, 2 * bohb.min_points, &arena);
   bohb.n_own = rung.n_own;
   for (int i = 0; i < rung.n; i++)
     if (entry_counts(search, &rung.entries[i]))
       rung.entries[n++] = rung.entries[i];
-  if (rung.n_own < bohb.min_points + 2 || draw_uniform(&bohb.draw) < options->random_fraction)
+  if (rung.n_own < 2 * bohb.min_points || draw_uniform(&bohb.draw) < options->random_fraction)
     cube_draw(search->space, &bohb.draw, point);
   else {
     qsort(rung.entries, (size_t)n, sizeof *rung.entries, entry_compare);

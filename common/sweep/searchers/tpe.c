@@ -20,7 +20,7 @@ static const struct option_rule tpe_options[] = {
     {.name = "n_ei_candidates", .range = OPTION_AT_LEAST_1, .number = 24},
     {.name = "gamma", .range = OPTION_ABOVE_0_BELOW_1, .number = 0.1},
     {.name = "prior_weight", .range = OPTION_ABOVE_0, .number = 1},
-    {.name = "multivariate", .number = 0},
+    {.name = "multivariate", .number = 1},
     {0},
 };
 
@@ -84,32 +84,26 @@ static int place_compare(const void *a, const void *b) {
   return x->kernel - y->kernel;
 }
 
-/* As wide as the larger distance to a neighbour: n observations and the prior, which is the last kernel. */
+/* As wide as the larger distance to a neighbour. The ends of the range are none, unless there is no other. */
 static void widths_by_neighbours(const struct tpe *tpe, struct parzen_axis *axis, int n) {
   struct place *places = arena_new(tpe->arena, ((size_t)n + 1) * sizeof *places);
-  for (int i = 0; i <= n; i++)
-    places[i] = (struct place){axis->at[i], i};
-  qsort(places, (size_t)n + 1, sizeof *places, place_compare);
-  for (int i = 0; i <= n; i++) {
+  int last = -1;
+  for (int i = 0; i < n; i++)
+    if (!isnan(axis->at[i]))
+      places[++last] = (struct place){axis->at[i], i};
+  qsort(places, (size_t)(last + 1), sizeof *places, place_compare);
+  for (int i = 0; i <= last; i++) {
     double below = places[i].at - (i ? places[i - 1].at : 0);
-    double above = (i < n ? places[i + 1].at : 1) - places[i].at;
-    if (n >= 1 && i == 0) /* the ends of the range are no neighbours */
-      below = above;
-    if (n >= 1 && i == n)
-      above = below;
-    axis->sigma[places[i].kernel] = fmax(below, above);
+    double above = (i < last ? places[i + 1].at : 1) - places[i].at;
+    axis->sigma[places[i].kernel] = i == 0 && last > 0      ? above
+                                    : i == last && last > 0 ? below
+                                                            : fmax(below, above);
   }
 }
 
-static void number_fill(const struct tpe *tpe, struct parzen_axis *axis, int n, int n_dimensions) {
+static void number_fill(const struct tpe *tpe, struct parzen_axis *axis, int n) {
   double least = 1 / fmin(100, 1.0 + (n + 1));
-  axis->at[n] = 0.5;
-  if (tpe->search->options->multivariate) {
-    double sigma = 0.2 * pow(n > 1 ? n : 1, -1.0 / (n_dimensions + 4));
-    for (int k = 0; k < n; k++)
-      axis->sigma[k] = sigma;
-  } else
-    widths_by_neighbours(tpe, axis, n);
+  widths_by_neighbours(tpe, axis, n);
   for (int k = 0; k < n; k++)
     axis->sigma[k] = fmin(fmax(axis->sigma[k], least), 1);
   for (int k = 0; k <= n; k++)
@@ -147,7 +141,7 @@ static void density_make(const struct tpe *tpe, const struct side *side, const s
     if (search->space->dimensions[dimension].kind == DIMENSION_CHOICE)
       choice_fill(tpe, axis, n, search->space->dimensions[dimension].n_values);
     else
-      number_fill(tpe, axis, n, dimensions->n);
+      number_fill(tpe, axis, n);
   }
   parzen_prepare(out);
 }

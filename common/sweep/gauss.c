@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/sweep/improvement.h"
 #include "common/sweep/matrix.h"
 #include "common/sweep/minimize.h"
 
@@ -222,4 +223,15 @@ struct gauss_guess gauss_predict_slopes(const struct gauss *gauss, const double 
       variance_slopes[d] -= 2 * work[i] * by_place;
     }
   return guess;
+}
+
+double gauss_improvement(const struct gauss *gauss, double best, const double *place, double *work,
+                         double *slopes) {
+  double by_mean[SPACE_DIMENSIONS_MAX], by_variance[SPACE_DIMENSIONS_MAX];
+  struct gauss_guess guess = slopes ? gauss_predict_slopes(gauss, place, work, by_mean, by_variance)
+                                    : gauss_predict(gauss, place, work);
+  struct improvement improvement = improvement_below(best, guess.mean, guess.variance);
+  for (int d = 0; slopes && d < gauss->space->n; d++)
+    slopes[d] = improvement.by_mean * by_mean[d] + improvement.by_variance * by_variance[d];
+  return improvement.log;
 }

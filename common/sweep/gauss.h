@@ -45,6 +45,11 @@ struct gauss_guess gauss_predict(const struct gauss *gauss, const double *place,
 struct gauss_guess gauss_predict_slopes(const struct gauss *gauss, const double *place, double *work,
                                         double *mean_slopes, double *variance_slopes);
 
+/* The logarithm of the expected improvement below `best` at a place, and its derivatives by the place's
+   numbers f64[n] where slopes is not NULL. work: f64[2 * n_points]. */
+double gauss_improvement(const struct gauss *gauss, double best, const double *place, double *work,
+                         double *slopes);
+
 /* The mean at point i, without noise. */
 double gauss_mean_at(const struct gauss *gauss, int i);
 

@@ -10,13 +10,6 @@ enum { DIGITS_OF_STEPS = 15, DIGITS_EXACT = 17, PLAIN_LEAST = -6, PLAIN_MOST = 1
 
 static const double LAST = 1 - 0x1p-53; /* the greatest position */
 
-/* Of the decimal form's first digit. */
-static int decimal_exponent(double value) {
-  char text[SPACE_NUMBER_SIZE];
-  snprintf(text, sizeof text, "%.0e", value);
-  return value == 0 ? 0 : atoi(strchr(text, 'e') + 1);
-}
-
 static void zeros_cut(char *text) {
   char *end = text + strlen(text);
   if (!strchr(text, '.'))
@@ -89,20 +82,21 @@ double space_value_position(const struct dimension *dimension, uint32_t index) {
   return position_of(dimension, dimension->low + index * dimension->step);
 }
 
-/* The last digit of a value is not finer than what doubles near the bounds can say: so a text survives the
-   way to its position and back. */
-static int value_digits(const struct dimension *dimension, double value) {
-  int finest, digits;
+/* Rounded to what doubles near the bounds can say, so that a text survives the way to its position and back:
+   of values near 0 the first digits are finer. */
+static double value_round(const struct dimension *dimension, double value) {
+  char text[SPACE_NUMBER_SIZE];
+  double finest;
   if (dimension->kind == DIMENSION_LOG)
-    return dimension->digits;
-  finest = decimal_exponent(fmax(fabs(dimension->low), fabs(dimension->high))) - FINEST;
-  digits = decimal_exponent(value) - finest + 1;
-  return digits < dimension->digits ? digits : dimension->digits;
+    return value;
+  snprintf(text, sizeof text, "%.0e", fmax(fabs(dimension->low), fabs(dimension->high)));
+  snprintf(text, sizeof text, "1e%d", atoi(strchr(text, 'e') + 1) - FINEST);
+  finest = strtod(text, NULL);
+  return floor(value / finest + 0.5) * finest;
 }
 
 const char *space_text(const struct dimension *dimension, double position, char out[SPACE_NUMBER_SIZE]) {
-  double value, said;
-  int digits;
+  double said;
   if (dimension->kind == DIMENSION_CHOICE)
     return dimension->choices[space_value_index(dimension, position)];
   if (dimension->n_values) {
@@ -110,9 +104,7 @@ const char *space_text(const struct dimension *dimension, double position, char 
     number_write(dimension->low + index * dimension->step, DIGITS_OF_STEPS, out);
     return out;
   }
-  value = value_at(dimension, position);
-  digits = value_digits(dimension, value);
-  said = digits > 0 ? number_write(value, digits, out) : number_write(0, 1, out);
+  said = number_write(value_round(dimension, value_at(dimension, position)), dimension->digits, out);
   if (said < dimension->low)
     number_write_exact(dimension->low, out);
   else if (said > dimension->high)

@@ -10,7 +10,6 @@
 #include "common/sweep/cube.h"
 #include "common/sweep/gauss.h"
 #include "common/sweep/history.h"
-#include "common/sweep/improvement.h"
 #include "common/sweep/minimize.h"
 #include "common/sweep/searcher.h"
 
@@ -141,10 +140,8 @@ static void place_of(const struct gp *gp, const double *point, double *place) {
 
 static double score_of(const struct gp *gp, const double *point) {
   double place[SPACE_DIMENSIONS_MAX];
-  struct gauss_guess guess;
   place_of(gp, point, place);
-  guess = gauss_predict(&gp->gauss, place, gp->work);
-  return improvement_below(gp->best, guess.mean, guess.variance).log;
+  return gauss_improvement(&gp->gauss, gp->best, place, gp->work, NULL);
 }
 
 static bool moves_freely(const struct dimension *dimension) {
@@ -160,19 +157,14 @@ struct movement {
 
 static double movement_value(void *context, const double *x, double *slopes) {
   struct movement *movement = context;
-  double by_mean[SPACE_DIMENSIONS_MAX], by_variance[SPACE_DIMENSIONS_MAX];
-  struct gauss_guess guess;
-  struct improvement improvement;
+  const struct gp *gp = movement->gp;
+  double score, all[SPACE_DIMENSIONS_MAX];
   for (int i = 0; i < movement->n; i++)
     movement->place[movement->dimensions[i]] = x[i];
-  guess =
-      gauss_predict_slopes(&movement->gp->gauss, movement->place, movement->gp->work, by_mean, by_variance);
-  improvement = improvement_below(movement->gp->best, guess.mean, guess.variance);
-  for (int i = 0; i < movement->n; i++) {
-    int d = movement->dimensions[i];
-    slopes[i] = -(improvement.by_mean * by_mean[d] + improvement.by_variance * by_variance[d]);
-  }
-  return -improvement.log;
+  score = gauss_improvement(&gp->gauss, gp->best, movement->place, gp->work, all);
+  for (int i = 0; i < movement->n; i++)
+    slopes[i] = -all[movement->dimensions[i]];
+  return -score;
 }
 
 static void numbers_improve(const struct gp *gp, struct candidate *candidate) {

@@ -134,29 +134,41 @@ static const char *const NUMBERS[] = {
     "a uniform -1e12 1e12 step 1e6",
 };
 
+/* Draws positions everywhere, and near 0 and the ends; says of each text which position it stands for. */
+static void assert_texts_come_back(const char *line, uint64_t key, uint64_t draws) {
+  struct space *space = sweep_space_make(line);
+  const struct dimension *dimension = &space->dimensions[0];
+  double slack = 1e-9 * dimension->step;
+  double zero = fmin(fmax(-dimension->begin / (dimension->end - dimension->begin), 0), 1 - 0x1p-53);
+  for (uint64_t i = 0; i < draws; i++) {
+    double drawn = (double)(random_bits(key, i) >> 11) * 0x1p-53, position, value;
+    char text[SPACE_NUMBER_SIZE], again[SPACE_NUMBER_SIZE];
+    struct err err = ERR_NONE;
+    if (i % 3)
+      drawn = fabs((i % 3 == 1 ? zero : i % 2 ? 1 - 0x1p-53 : 0) - drawn * pow(2, -(double)(i % 52)));
+    space_text(dimension, drawn, text);
+    if (space_position(dimension, text, &position, &err))
+      fail_msg("%s: %s: %s", line, text, err.text);
+    space_text(dimension, position, again);
+    if (strcmp(text, again) != 0 || !(position >= 0 && position < 1))
+      fail_msg("%s: %.17g: '%s', '%s'", line, drawn, text, again);
+    value = strtod(text, NULL);
+    if (!(value >= dimension->low - slack && value <= dimension->high + slack))
+      fail_msg("%s: %s is out of bounds", line, text);
+  }
+  space_free(space);
+}
+
 static void a_text_says_the_position_whose_text_it_is(void **state) {
   (void)state;
-  for (size_t row = 0; row < sizeof NUMBERS / sizeof *NUMBERS; row++) {
-    struct space *space = sweep_space_make(NUMBERS[row]);
-    const struct dimension *dimension = &space->dimensions[0];
-    for (uint64_t i = 0; i < 20000; i++) {
-      double drawn = (double)(random_bits(row, i) >> 11) * 0x1p-53, position, value;
-      char text[SPACE_NUMBER_SIZE], again[SPACE_NUMBER_SIZE];
-      struct err err = ERR_NONE;
-      if (i < 2000) /* and near the ends and the middle */
-        drawn = fabs((i % 2 ? 0.5 : i % 4 ? 1 - 0x1p-53 : 0) - drawn * pow(2, -(double)(i / 40)));
-      space_text(dimension, drawn, text);
-      if (space_position(dimension, text, &position, &err))
-        fail_msg("%s: %s: %s", NUMBERS[row], text, err.text);
-      space_text(dimension, position, again);
-      if (strcmp(text, again) != 0 || !(position >= 0 && position < 1))
-        fail_msg("%s: %.17g: '%s', '%s'", NUMBERS[row], drawn, text, again);
-      value = strtod(text, NULL);
-      if (!(value >= dimension->low - 1e-9 * dimension->step &&
-            value <= dimension->high + 1e-9 * dimension->step))
-        fail_msg("%s: %s is out of bounds", NUMBERS[row], text);
-    }
-    space_free(space);
+  for (size_t row = 0; row < sizeof NUMBERS / sizeof *NUMBERS; row++)
+    assert_texts_come_back(NUMBERS[row], row, 10000);
+  for (uint64_t seed = 0; seed < 300; seed++) { /* bounds of all sizes on both sides of 0 */
+    char line[128];
+    snprintf(line, sizeof line, "a uniform -%.6ge%d %.6ge%d", 1 + 8 * random_uniform(seed, 0),
+             (int)(random_bits(seed, 1) % 7) - 3, 1 + 8 * random_uniform(seed, 2),
+             (int)(random_bits(seed, 3) % 7) - 3);
+    assert_texts_come_back(line, seed, 300);
   }
 }
 

@@ -292,20 +292,26 @@ static void a_processs_slopes_are_its_differences(void **state) {
   struct space *space = sweep_space_make("x uniform 0 1; y uniform 0 1; z uniform 0 1");
   struct arena arena;
   struct gauss gauss;
-  double values[POINTS], work[2 * POINTS], by_mean[3], by_variance[3];
+  double values[POINTS], work[2 * POINTS], by_mean[3], by_variance[3], slopes[3];
   (void)state;
   arena_init(&arena);
   process_make(&gauss, space, values, &arena);
   for (int d = 0; d < 3; d++) {
     const double e = 1e-5;
     double place[3] = {0.37, 0.61, 0.23};
+    double more, less;
     struct gauss_guess above, below, at;
     at = gauss_predict_slopes(&gauss, place, work, by_mean, by_variance);
     assert_near(at.mean, gauss_predict(&gauss, place, work).mean, 1e-12);
+    assert_near(gauss_improvement(&gauss, -2, place, work, slopes),
+                gauss_improvement(&gauss, -2, place, work, NULL), 1e-12);
     place[d] += e;
+    more = gauss_improvement(&gauss, -2, place, work, NULL);
     above = gauss_predict(&gauss, place, work);
     place[d] -= 2 * e;
     below = gauss_predict(&gauss, place, work);
+    less = gauss_improvement(&gauss, -2, place, work, NULL);
+    assert_near(slopes[d], (more - less) / (2 * e), 1e-3);
     assert_near(by_mean[d], (above.mean - below.mean) / (2 * e), 1e-4);
     assert_near(by_variance[d], (above.variance - below.variance) / (2 * e), 1e-3);
   }

@@ -1,6 +1,7 @@
 /* The plan of a run. */
 #include "common/agree/plan.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 #include "common/agree/random.h"
@@ -19,6 +20,22 @@ void plan_split(const Weir__DataSpec *data, uint64_t samples, uint64_t *train, u
   *eval = samples - *train;
 }
 
+static void read_eval_at(struct plan *plan, const Weir__EvalSpec *eval) {
+  plan->n_eval_at = eval ? (uint32_t)eval->n_at : 0;
+  for (uint32_t i = 0; i < plan->n_eval_at; i++)
+    plan->eval_at[i] = eval->at[i];
+}
+
+/* What the spec says of versions, now that it is known how many there are. */
+static int check_versions(const struct plan *plan, const Weir__TrainSpec *train, struct err *err) {
+  uint64_t last_at = plan->n_eval_at ? plan->eval_at[plan->n_eval_at - 1] : 0;
+  if (last_at > plan->steps)
+    return err_set(err, ERR_INVALID,
+                   "eval.at: there will be no version %" PRIu64 ", the run's last is %" PRIu64, last_at,
+                   plan->steps);
+  return train->has_hold ? plan_check_hold(plan, train->hold, err) : 0;
+}
+
 int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_samples, uint64_t eval_samples,
               struct err *err) {
   const Weir__TrainSpec *train = spec->train;
@@ -33,6 +50,7 @@ int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_sampl
                         .checkpoints_evaluated = spec->checkpoint && spec->checkpoint->keep_best,
                         .is_split = spec->data->n_split > 0,
                         .seed = train->seed};
+  read_eval_at(plan, spec->eval);
   plan->eval_chunk_samples = plan_eval_chunk_samples(plan->microbatch_samples);
   plan->eval_chunks = (uint32_t)((eval_samples + plan->eval_chunk_samples - 1) / plan->eval_chunk_samples);
   plan->steps =
@@ -50,7 +68,7 @@ int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_sampl
     return err_set(err, ERR_INVALID,
                    "train: %g epochs of %llu samples make no batch of %u: nothing would be trained",
                    train->epochs, (unsigned long long)train_samples, train->batch);
-  return 0;
+  return check_versions(plan, train, err);
 }
 
 uint32_t plan_eval_chunk_samples(uint32_t microbatch_samples) {
@@ -62,17 +80,69 @@ bool plan_is_known(const struct plan *plan) {
   return plan->train_samples > 0;
 }
 
+static bool is_evaluated_besides(const struct plan *plan, uint64_t version) {
+  for (uint32_t i = 0; i < plan->n_eval_at; i++)
+    if (plan->eval_at[i] == version)
+      return true;
+  return false;
+}
+
 bool plan_evaluates(const struct plan *plan, uint64_t version) {
   uint64_t epochs;
   if (plan->eval_samples == 0 || version > plan->steps)
     return false;
   if (version == plan->steps || version == 0)
     return version == plan->steps;
+  if (is_evaluated_besides(plan, version))
+    return true;
   if (plan->eval_every_steps)
     return version % plan->eval_every_steps == 0;
   epochs =
       ((version + 1) * plan->batch - 1) / plan->train_samples; /* whole epochs before version + 1 begins */
   return epochs > 0 && epochs * plan->train_samples / plan->batch == version;
+}
+
+static uint64_t least(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
+
+/* The lowest multiple from `from` on; UINT64_MAX where that is no number. */
+static uint64_t next_multiple(uint64_t of, uint64_t from) {
+  uint64_t rest = from % of;
+  if (rest && of - rest > UINT64_MAX - from)
+    return UINT64_MAX;
+  return rest ? from + (of - rest) : from;
+}
+
+/* The version after the last whole epoch that ends with it. */
+static uint64_t next_epoch(const struct plan *plan, uint64_t from) {
+  uint64_t epochs = (from * plan->batch + plan->train_samples - 1) / plan->train_samples;
+  return epochs * plan->train_samples / plan->batch;
+}
+
+uint64_t plan_next_evaluated(const struct plan *plan, uint64_t from) {
+  uint64_t next;
+  if (plan->eval_samples == 0 || from > plan->steps)
+    return UINT64_MAX;
+  from = from ? from : 1;
+  next = plan->eval_every_steps ? next_multiple(plan->eval_every_steps, from) : next_epoch(plan, from);
+  for (uint32_t i = 0; i < plan->n_eval_at; i++)
+    if (plan->eval_at[i] >= from)
+      next = least(next, plan->eval_at[i]);
+  return least(next, plan->steps);
+}
+
+int plan_check_hold(const struct plan *plan, uint64_t hold, struct err *err) {
+  if (hold > plan->steps)
+    return err_set(err, ERR_INVALID,
+                   "train.hold: there will be no version %" PRIu64 ", the run's last is %" PRIu64, hold,
+                   plan->steps);
+  if (plan->eval_samples == 0 || plan_evaluates(plan, hold))
+    return 0;
+  return err_set(err, ERR_INVALID,
+                 "train.hold: version %" PRIu64 " is not evaluated, the next that is evaluated is %" PRIu64
+                 ": hold the run there, or name %" PRIu64 " in eval.at",
+                 hold, plan_next_evaluated(plan, hold), hold);
 }
 
 uint64_t plan_epoch(const struct plan *plan, uint64_t step) {

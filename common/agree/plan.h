@@ -9,6 +9,9 @@
 #include "common/base/err.h"
 #include "spec.pb-c.h"
 
+/* So many versions can be named by eval.at. */
+enum { PLAN_EVAL_AT_MAX = 64 };
+
 struct plan {
   uint64_t train_samples, eval_samples; /* train_samples 0: no plan yet; eval_samples 0: no eval set */
   bool is_split;                        /* both are parts of one dataset, which has so many together */
@@ -17,9 +20,11 @@ struct plan {
   uint32_t microbatches;                /* V */
   uint32_t microbatch_samples;          /* batch / V */
   uint64_t eval_every_steps;            /* 0: after each epoch */
-  uint64_t checkpoint_every_steps;      /* 0: not by steps */
-  bool checkpoints_evaluated;           /* the best evaluated versions are kept */
-  uint32_t eval_chunk_samples;          /* the last chunk may be short */
+  uint64_t eval_at[PLAN_EVAL_AT_MAX];   /* [n_eval_at], ascending: versions that are evaluated besides */
+  uint32_t n_eval_at;
+  uint64_t checkpoint_every_steps; /* 0: not by steps */
+  bool checkpoints_evaluated;      /* the best evaluated versions are kept */
+  uint32_t eval_chunk_samples;     /* the last chunk may be short */
   uint32_t eval_chunks;
   uint64_t seed;
 };
@@ -29,7 +34,8 @@ struct plan {
 void plan_split(const Weir__DataSpec *data, uint64_t samples, uint64_t *train, uint64_t *eval);
 
 /* Errors: INVALID when there is nothing to train, or of a run without steps to evaluate, or when a part of a
-   split has no sample. The spec has passed spec_check. */
+   split has no sample; when eval.at names a version that there will not be; those of plan_check_hold for the
+   spec's hold. The spec has passed spec_check. */
 int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_samples, uint64_t eval_samples,
               struct err *err);
 
@@ -39,8 +45,14 @@ uint32_t plan_eval_chunk_samples(uint32_t microbatch_samples);
 bool plan_is_known(const struct plan *plan); /* false of a zeroed one */
 
 /* True if version v (0..S) is evaluated: S, or v > 0 that is floor(e * N / batch) for a whole epoch e, or a
-   multiple of eval_every_steps. False for every v without an eval set. */
+   multiple of eval_every_steps, or one of eval_at. False for every v without an eval set. */
 bool plan_evaluates(const struct plan *plan, uint64_t version);
+/* The lowest version from `from` on that is evaluated; UINT64_MAX: none is. */
+uint64_t plan_next_evaluated(const struct plan *plan, uint64_t from);
+
+/* Whether the run may be held at the version: not behind its end and, where there is an eval set, only where
+   it is evaluated. Errors: INVALID, naming train.hold and the evaluated versions around it. */
+int plan_check_hold(const struct plan *plan, uint64_t hold, struct err *err);
 
 uint64_t plan_epoch(const struct plan *plan, uint64_t step); /* of the step's first sample, from 0 */
 

@@ -4,6 +4,7 @@
 
 #include "common/agree/labels.h"
 #include "common/agree/param_groups.h"
+#include "common/agree/plan.h"
 #include "common/agree/spec.h"
 #include "common/agree/tree.h"
 #include "common/base/memory.h"
@@ -276,12 +277,50 @@ static int check_workers(const Weir__WorkersSpec *workers, struct err *err) {
   return 0;
 }
 
+static int check_eval_at(const Weir__EvalSpec *eval, bool has_eval, struct err *err) {
+  if (eval->n_at > PLAN_EVAL_AT_MAX)
+    return err_set(err, ERR_INVALID, "eval.at: %zu versions, of at most %d: eval.every_steps evaluates many",
+                   eval->n_at, PLAN_EVAL_AT_MAX);
+  for (size_t i = 0; i < eval->n_at; i++)
+    if (eval->at[i] <= (i ? eval->at[i - 1] : 0))
+      return spec_bad(err, "eval.at", "wants versions above 0, from the lowest, each once, as [300, 900]");
+  if (eval->n_at && !has_eval)
+    return spec_bad(err, "eval.at", "needs data.eval or data.split: there is nothing to evaluate");
+  return ERR_OK;
+}
+
 static int check_eval(const Weir__EvalSpec *eval, bool has_eval, struct err *err) {
   if (eval->has_every_steps && eval->every_steps == 0)
     return spec_bad(err, "eval.every_steps", "must be at least 1");
+  if (check_eval_at(eval, has_eval, err))
+    return err->code;
   if (eval->n_metrics && !has_eval)
     return spec_bad(err, "eval.metrics", "needs data.eval or data.split: there is nothing to evaluate");
   return ERR_OK;
+}
+
+/* As far as that is known without the data: how many steps there are by epochs, and which versions are
+   evaluated after each, the plan says. */
+static int check_versions(const Weir__RunSpec *spec, struct err *err) {
+  const Weir__TrainSpec *train = spec->train;
+  size_t n_at = spec->eval ? spec->eval->n_at : 0;
+  struct plan plan = {.train_samples = 1, .batch = train->batch, .steps = UINT64_MAX};
+  if (n_at && train->has_steps && spec->eval->at[n_at - 1] > train->steps)
+    return err_set(err, ERR_INVALID, "eval.at: there will be no version %llu, the run's last is %llu",
+                   (unsigned long long)spec->eval->at[n_at - 1], (unsigned long long)train->steps);
+  if (!train->has_hold)
+    return ERR_OK;
+  if (train->hold == 0)
+    return spec_bad(err, "train.hold", "must be at least 1: version 0 is the model as it is");
+  if (train->has_steps)
+    plan.steps = train->steps;
+  if (spec_evaluates(spec) && spec->eval && spec->eval->has_every_steps) {
+    plan.eval_samples = 1;
+    plan.eval_every_steps = spec->eval->every_steps;
+    for (size_t i = 0; i < n_at; i++)
+      plan.eval_at[plan.n_eval_at++] = spec->eval->at[i];
+  }
+  return plan_check_hold(&plan, train->hold, err);
 }
 
 /* By the loss, or by what the evaluations say besides. */
@@ -339,7 +378,7 @@ int spec_check(Weir__RunSpec *spec, struct err *err) {
   if (check_model(spec->model, err) || check_data(spec->data, err) ||
       check_train(spec->train, spec_evaluates(spec), err))
     return err->code;
-  if (spec->eval && check_eval(spec->eval, spec_evaluates(spec), err))
+  if ((spec->eval && check_eval(spec->eval, spec_evaluates(spec), err)) || check_versions(spec, err))
     return err->code;
   if (spec->priority < -PRIORITY_MAX || spec->priority > PRIORITY_MAX)
     return spec_bad(err, "priority", "must be from -1000 to 1000");

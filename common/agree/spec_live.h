@@ -5,11 +5,12 @@
 #include "common/agree/spec.h"
 
 /* Puts settings, PATH=VALUE as of a spec_source, into a spec that spec_check has seen: of priority,
-   workers.min, workers.max, workers.weight and workers.require, none of which changes the result. null gives
-   a key its default again. Errors, which leave the spec as it was: INVALID, naming the setting or the key. */
+   workers.min, workers.max, workers.weight, workers.require and train.hold, none of which changes the result.
+   null gives a key its default again. Errors, which leave the spec as it was: INVALID, naming the setting or
+   the key; also of a hold that would not be raised. */
 int spec_set_live(Weir__RunSpec *spec, const char *const *settings, int n, struct err *err);
 
-/* Gives a spec what another one has of these keys. */
+/* Gives a spec what another one has of these keys; of train.hold, what is higher. */
 void spec_take_live(Weir__RunSpec *spec, const Weir__RunSpec *from);
 
 #endif

@@ -22,6 +22,13 @@ static void clear_labels(Weir__WorkersSpec *workers) {
     message_free(workers->require[--workers->n_require]);
 }
 
+static void clear_versions(Weir__EvalSpec *eval) {
+  eval->has_every_steps = false;
+  free(eval->at);
+  eval->at = NULL;
+  eval->n_at = 0;
+}
+
 /* Without what only servers, the coordinator and plans go by. Which tensors are trained is said by groups, so
    an optimizer that has some stays. */
 static Weir__RunSpec *program_of(const Weir__RunSpec *spec) {
@@ -30,12 +37,15 @@ static Weir__RunSpec *program_of(const Weir__RunSpec *spec) {
   clear_text(&copy->name);
   copy->has_priority = false;
   clear_message(&copy->checkpoint);
-  train->has_steps = train->has_epochs = train->has_clip_norm = train->has_clip_value = false;
+  train->has_steps = train->has_epochs = train->has_hold = false;
+  train->has_clip_norm = train->has_clip_value = false;
   clear_message(&train->schedule);
   if (train->optimizer && train->optimizer->n_groups == 0)
     clear_message(&train->optimizer);
   if (copy->eval)
-    copy->eval->has_every_steps = false;
+    clear_versions(copy->eval);
+  if (copy->eval && copy->eval->n_metrics == 0)
+    clear_message(&copy->eval);
   clear_labels(copy->workers);
   copy->workers->has_min = copy->workers->has_max = copy->workers->has_weight = false;
   return copy;

@@ -42,7 +42,8 @@ static bool may_differ(const char *path) {
   static const char *const free_paths[] = {"name",          "priority",         "workers",
                                            "eval",          "checkpoint",       "train.steps",
                                            "train.epochs",  "train.schedule",   "train.clip_norm",
-                                           "train.average", "train.clip_value", "train.collective"};
+                                           "train.average", "train.clip_value", "train.collective",
+                                           "train.hold"};
   for (size_t i = 0; i < sizeof free_paths / sizeof *free_paths; i++)
     if (strcmp(path, free_paths[i]) == 0)
       return true;
@@ -53,6 +54,7 @@ static int read_settings(const Weir__RunSpec *parent, const struct spec_source *
                          struct err *err) {
   Weir__RunSpec *base = spec_copy(parent);
   char *text;
+  base->train->has_hold = false; /* it has its own */
   if (is_set(settings, "train.steps") && !is_set(settings, "train.epochs"))
     base->train->has_epochs = false;
   if (is_set(settings, "train.epochs") && !is_set(settings, "train.steps"))

@@ -4,11 +4,11 @@
 
 #include "common/agree/spec.h"
 
-/* The parent's spec with settings, PATH=VALUE as those of spec_source. train.steps takes the place of
-   train.epochs, and the other way round. name: the fork's; NULL or "": as the settings say, else the
-   parent's. *out has passed spec_check, and is freed with spec_free. Errors: INVALID: what spec_read and
-   spec_check find; a key that says what a step is, as the batch, the data or the model, has another value
-   than the parent's. */
+/* The parent's spec with settings, PATH=VALUE as those of spec_source, and without its hold. train.steps
+   takes the place of train.epochs, and the other way round. name: the fork's; NULL or "": as the settings
+   say, else the parent's. *out has passed spec_check, and is freed with spec_free. Errors: INVALID: what
+   spec_read and spec_check find; a key that says what a step is, as the batch, the data or the model, has
+   another value than the parent's. */
 int spec_fork(const Weir__RunSpec *parent, const struct spec_source *settings, const char *name,
               Weir__RunSpec **out, struct err *err);
 

@@ -13,7 +13,7 @@ from gate import Gate
 from harness import (PATIENCE, Cluster, Folder, Process, assert_recovered, main, newest_step, program, wait_for, weir)
 from test_recovery import kill, undisturbed, write_spec
 
-PRIORITY_KEYS = "priority, workers.min, workers.max, workers.weight and workers.require can"
+PRIORITY_KEYS = "priority, workers.min, workers.max, workers.weight, workers.require and train.hold can"
 
 
 class Fleet:

@@ -113,6 +113,39 @@ static void boundaries_are_whole_epochs(void **state) {
   assert_int_equal(plan_epoch(&plan, 8), 1);
 }
 
+static void versions_are_evaluated_besides_and_the_next_one_is_found(void **state) {
+  struct plan plan = {.train_samples = 1000,
+                      .eval_samples = 10,
+                      .steps = 23,
+                      .batch = 128,
+                      .eval_at = {3, 15, 20},
+                      .n_eval_at = 3};
+  struct err err = ERR_NONE;
+  (void)state;
+  for (uint64_t every = 0; every <= 24; every++) {
+    plan.eval_every_steps = every; /* 0: after each epoch */
+    for (uint64_t from = 0; from <= 24; from++) {
+      uint64_t next = from;
+      while (next <= 23 && !plan_evaluates(&plan, next))
+        next++;
+      assert_true(plan_next_evaluated(&plan, from) == (next <= 23 ? next : UINT64_MAX));
+    }
+    assert_true(plan_evaluates(&plan, 3) && plan_evaluates(&plan, 15) && plan_evaluates(&plan, 20));
+  }
+  plan.eval_every_steps = 10;
+  assert_int_equal(plan_check_hold(&plan, 15, &err) | plan_check_hold(&plan, 10, &err), 0);
+  assert_int_equal(plan_check_hold(&plan, 23, &err), 0);
+  assert_int_equal(plan_check_hold(&plan, 16, &err), ERR_INVALID);
+  assert_string_equal(err.text,
+                      "train.hold: version 16 is not evaluated, the next that is evaluated is 20: hold "
+                      "the run there, or name 16 in eval.at");
+  assert_int_equal(plan_check_hold(&plan, 24, &err), ERR_INVALID);
+  assert_non_null(strstr(err.text, "there will be no version 24, the run's last is 23"));
+  plan.eval_samples = 0; /* then anywhere */
+  assert_int_equal(plan_check_hold(&plan, 16, &err), 0);
+  assert_true(plan_next_evaluated(&plan, 1) == UINT64_MAX);
+}
+
 /* By xxhsum -H3 and the vectors of the xxHash project. */
 static void known_bytes_have_their_published_hash(void **state) {
   static const char text[] = "abc";
@@ -241,6 +274,7 @@ int main(void) {
       cmocka_unit_test(a_node_without_a_sibling_is_named_by_its_highest_equal),
       cmocka_unit_test(blocks_are_balanced_by_bytes_over_any_number_of_servers),
       cmocka_unit_test(boundaries_are_whole_epochs),
+      cmocka_unit_test(versions_are_evaluated_besides_and_the_next_one_is_found),
       cmocka_unit_test(known_bytes_have_their_published_hash),
       cmocka_unit_test(a_known_text_has_its_published_sha256),
       cmocka_unit_test(an_error_keeps_its_code_under_a_prefix),

@@ -149,6 +149,24 @@ static void refuse(const char *setting, const char *begin, const char *end) {
     fail_msg("'%s' does not begin with '%s', or lacks '%s'", err.text, begin, end);
 }
 
+static void a_fork_has_a_hold_of_its_own_or_none(void **state) {
+  const char *const hold[] = {"train.hold=14"};
+  struct spec_source settings = {.file = "parent-1", .settings = hold};
+  Weir__RunSpec *parent = parent_spec(), *spec;
+  struct err err = ERR_NONE;
+  (void)state;
+  parent->train->has_hold = true;
+  parent->train->hold = 7;
+  assert_int_equal(spec_fork(parent, &settings, NULL, &spec, &err), 0);
+  assert_false(spec->train->has_hold);
+  spec_free(spec);
+  settings.n_settings = 1;
+  assert_int_equal(spec_fork(parent, &settings, NULL, &spec, &err), 0);
+  assert_true(spec->train->has_hold && spec->train->hold == 14);
+  spec_free(spec);
+  spec_free(parent);
+}
+
 static void what_changes_a_step_is_refused_with_a_word_about_from(void **state) {
   static const char *const refused[][2] = {
       {"train.batch=64", "train.batch is 64 and was 128: "},
@@ -199,6 +217,7 @@ int main(void) {
       cmocka_unit_test(a_fork_without_settings_is_its_parent),
       cmocka_unit_test(what_servers_apply_and_who_computes_may_differ),
       cmocka_unit_test(steps_take_the_place_of_epochs_and_the_other_way_round),
+      cmocka_unit_test(a_fork_has_a_hold_of_its_own_or_none),
       cmocka_unit_test(what_changes_a_step_is_refused_with_a_word_about_from),
       cmocka_unit_test(hostile_settings_never_crash_a_fork),
   };

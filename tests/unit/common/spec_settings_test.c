@@ -244,6 +244,42 @@ static void a_live_spec_takes_labels(void **state) {
   spec_free(spec);
 }
 
+static int set_hold(Weir__RunSpec *spec, const char *setting, struct err *err) {
+  *err = ERR_NONE;
+  return spec_set_live(spec, &setting, 1, err);
+}
+
+static void a_hold_is_only_ever_raised(void **state) {
+  Weir__RunSpec *spec = checked_spec(), *lower;
+  struct err err;
+  (void)state;
+  assert_int_equal(set_hold(spec, "train.hold=null", &err), 0);
+  assert_int_equal(set_hold(spec, "train.hold=5", &err), ERR_INVALID);
+  assert_non_null(strstr(err.text, "the run has no hold"));
+  spec->train->has_hold = true;
+  spec->train->hold = 5;
+  lower = spec_copy(spec);
+  assert_int_equal(set_hold(spec, "priority=3", &err), 0);
+  assert_true(spec->train->has_hold && spec->train->hold == 5 && spec->priority == 3);
+  assert_int_equal(set_hold(spec, "train.hold=4", &err), ERR_INVALID);
+  assert_string_equal(err.text, "train.hold: 4 is below 5, which the run has: a hold is only ever raised");
+  assert_int_equal(set_hold(spec, "train.hold=11", &err), ERR_INVALID);
+  assert_int_equal(set_hold(spec, "train.hold=high", &err), ERR_INVALID);
+  assert_int_equal(set_hold(spec, "train.hold=[6]", &err), ERR_INVALID);
+  assert_int_equal(set_hold(spec, "train.hold=-1", &err), ERR_INVALID);
+  assert_true(spec->train->hold == 5);
+  assert_int_equal(set_hold(spec, "train.hold=10", &err), 0);
+  assert_int_equal(spec->train->hold, 10);
+  spec_take_live(spec, lower);
+  assert_int_equal(spec->train->hold, 10);
+  assert_int_equal(set_hold(spec, "train.hold=null", &err), 0);
+  assert_false(spec->train->has_hold);
+  spec_take_live(spec, lower);
+  assert_false(spec->train->has_hold);
+  spec_free(lower);
+  spec_free(spec);
+}
+
 /* Also every byte of a good setting changed. */
 static void a_live_spec_that_is_refused_settings_stays_as_it_is(void **state) {
   static const char *const bad[] = {"",
@@ -293,6 +329,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_live_spec_takes_some_keys),
       cmocka_unit_test(a_live_spec_takes_labels),
+      cmocka_unit_test(a_hold_is_only_ever_raised),
       cmocka_unit_test(a_live_spec_that_is_refused_settings_stays_as_it_is),
       cmocka_unit_test(a_setting_replaces_adds_and_takes_away),
       cmocka_unit_test(the_last_setting_of_a_key_counts),

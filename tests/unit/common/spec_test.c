@@ -147,6 +147,38 @@ static void a_value_out_of_range_is_named(void **state) {
          "train.collective: 'gloo' is not known (known: nccl");
 }
 
+static void a_run_is_held_and_evaluated_at_versions_that_there_are(void **state) {
+  static const char steps[] = "epochs: 2.5";
+  struct err err = ERR_NONE;
+  Weir__RunSpec *spec;
+  char *text;
+  (void)state;
+  refuse(steps, "steps: 10\n  hold: 0", "train.hold: must be at least 1");
+  refuse(steps, "steps: 10\n  hold: 11", "train.hold: there will be no version 11, the run's last is 10");
+  refuse(steps, "steps: 10\n  hold: -1", "train.hold: '-1' is not a whole number");
+  refuse("name: fashion-mnist", "name: fashion-mnist\neval: {at: [3]}", "eval.at: needs data.eval");
+  refuse("name: fashion-mnist", "name: fashion-mnist\neval: {at: [3, 3]}", "eval.at: wants versions above 0");
+  refuse("name: fashion-mnist", "name: fashion-mnist\neval: {at: [0]}", "eval.at: wants versions above 0");
+  text = mem_printf("%s\neval: {every_steps: 4, at: [3, 9]}\n", good);
+  assert_int_equal(read_text(text, &spec, &err), 0);
+  free(text);
+  spec->data->n_split = 2;
+  spec->data->split = mem_new(2 * sizeof *spec->data->split);
+  spec->data->split[0] = spec->data->split[1] = 0.5;
+  spec->train->has_hold = true;
+  for (spec->train->hold = 1; spec->train->hold < 12; spec->train->hold++) {
+    uint64_t hold = spec->train->hold;
+    bool is_evaluated = hold % 4 == 0 || hold == 3 || hold == 9;
+    err = ERR_NONE;
+    assert_int_equal(spec_check(spec, &err), is_evaluated ? 0 : ERR_INVALID);
+    if (hold == 5)
+      assert_string_equal(err.text,
+                          "train.hold: version 5 is not evaluated, the next that is evaluated is 8: hold "
+                          "the run there, or name 5 in eval.at");
+  }
+  spec_free(spec);
+}
+
 static void what_mixes_samples_ends_the_transforms_of_training(void **state) {
   (void)state;
   refuse("{scale: 0.5}", "{mixup: {alpha: 0.2}}, {cutmix: {}}",
@@ -248,6 +280,7 @@ int main(void) {
       cmocka_unit_test(an_unknown_key_is_named_with_its_line_and_the_nearest_known_one),
       cmocka_unit_test(a_value_of_the_wrong_kind_is_named_with_its_line),
       cmocka_unit_test(a_value_out_of_range_is_named),
+      cmocka_unit_test(a_run_is_held_and_evaluated_at_versions_that_there_are),
       cmocka_unit_test(what_mixes_samples_ends_the_transforms_of_training),
       cmocka_unit_test(options_of_a_loss_have_ranges),
       cmocka_unit_test(what_is_missing_is_named),

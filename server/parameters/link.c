@@ -119,6 +119,7 @@ static void link_on_hello(void *user, Weir__Hello *hello, struct arena *arena) {
     hosted->run = arena_strdup(arena, runs[i]->id);
     hosted->incarnation = runs[i]->incarnation;
     hosted_run_versions(runs[i], &hosted->version, &highest);
+    hosted->hold = hosted_run_hold(runs[i]) == UINT64_MAX ? 0 : hosted_run_hold(runs[i]);
     hello->runs[hello->n_runs++] = hosted;
     hosted_run_put(runs[i]);
   }
@@ -353,17 +354,32 @@ static void link_obey_write(struct link *link, uint64_t membership, Weir__WriteB
   hosted_run_put(run);
 }
 
+/* 0 stands for none, which is the highest. */
+static void run_obey_hold(struct hosted_run *run, uint64_t step) {
+  hosted_run_raise_hold(run, step ? step : UINT64_MAX);
+}
+
 static void link_obey_keep(struct link *link, uint64_t membership, const Weir__KeepRun *order) {
   Weir__RunRefused refused = WEIR__RUN_REFUSED__INIT;
   struct err err;
   struct hosted_run *run = run_table_find(link->options.runs, order->run, order->incarnation, &err);
-  if (run)
+  if (run) {
+    run_obey_hold(run, order->hold);
     link_open_log(link, run, membership, order->step);
-  else {
+  } else {
     refused.run = order->run;
     refused.incarnation = order->incarnation;
     link_refuse(link, membership, &refused, &err);
   }
+  hosted_run_put(run);
+}
+
+/* A run that is not here any more has no use for it: who loads it anew is told its hold. */
+static void link_obey_hold(struct link *link, const Weir__Hold *order) {
+  struct err err;
+  struct hosted_run *run = run_table_find(link->options.runs, order->run, order->incarnation, &err);
+  if (run)
+    run_obey_hold(run, order->step);
   hosted_run_put(run);
 }
 
@@ -386,6 +402,9 @@ static void link_on_order(void *user, const Weir__Order *order) {
     break;
   case WEIR__ORDER__BODY_KEEP:
     link_obey_keep(link, membership, order->keep);
+    break;
+  case WEIR__ORDER__BODY_HOLD:
+    link_obey_hold(link, order->hold);
     break;
   case WEIR__ORDER__BODY_UNLOAD:
     link_obey_unload(link, order->unload);

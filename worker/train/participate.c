@@ -100,13 +100,14 @@ static void run_apply_view_locked(struct run *run) {
   has_same_group &= run_apply_mates_locked(run);
   is_idle |= run->edges && run->mates.number == 0 && !run->share.follows;
   log_event(LOG_INFO, "worker", "view",
-            "run=%s number=%llu incarnation=%llu microbatches=%u..%u chunks=%u..%u follows=%d",
+            "run=%s number=%llu incarnation=%llu microbatches=%u..%u chunks=%u..%u follows=%d hold=%llu",
             run->load->run, (unsigned long long)view->number, (unsigned long long)view->incarnation,
             run->share.microbatches.begin, run->share.microbatches.end, run->share.chunks.begin,
-            run->share.chunks.end, run->share.follows);
+            run->share.chunks.end, run->share.follows, (unsigned long long)view->hold);
   message_free(run->applied);
   run->applied = view;
   run->incarnation = view->incarnation;
+  run->hold = view->hold;
   if (!has_same_servers)
     run->setbacks = run->drops = 0;
   if (is_idle || !has_same_servers || !has_same_group)

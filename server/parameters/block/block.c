@@ -145,6 +145,15 @@ void hosted_block_push(struct hosted_block *block, struct parameters_call *call)
     parameters_call_reply(call, block->version, NULL);
 }
 
+void hosted_block_go_on(struct hosted_block *block) {
+  struct err err = ERR_NONE;
+  if (hosted_run_is_unloaded(block->run, &err) || !block->run->mode->go_on(block, &err))
+    return;
+  err_prefix(&err, "run '%s': block %u of step %llu", block->run->id, block->index,
+             (unsigned long long)block->version);
+  hosted_block_refuse_parked(block, &err);
+}
+
 void hosted_block_pull(struct hosted_block *block, struct parameters_call *call) {
   if (!hosted_block_refuse_unloaded(block, call))
     hosted_block_answer(block, call);
@@ -234,6 +243,10 @@ void hosted_block_advance(struct hosted_block *block) {
 
 bool hosted_block_evaluates(const struct hosted_block *block) {
   return block->has_metrics && plan_evaluates(&block->run->plan, block->version);
+}
+
+bool hosted_block_is_held(const struct hosted_block *block) {
+  return block->version >= hosted_run_hold(block->run);
 }
 
 bool hosted_block_is_finished(const struct hosted_block *block) {

@@ -100,6 +100,8 @@ void hosted_block_push(struct hosted_block *block, struct parameters_call *call)
 void hosted_block_pull(struct hosted_block *block, struct parameters_call *call);
 /* Its client has gone: a parked call is finished. */
 void hosted_block_forget(struct hosted_block *block, struct parameters_call *call);
+/* The run's hold was raised: what the block has kept may make its next version. */
+void hosted_block_go_on(struct hosted_block *block);
 void hosted_block_refuse_parked(struct hosted_block *block, const struct err *err);
 /* Its run is unloaded: refuses all that is parked, and ends the snapshot. */
 void hosted_block_cancel(struct hosted_block *block, const struct err *err);
@@ -116,6 +118,8 @@ int hosted_block_complete(struct hosted_block *block, struct err *err);
 void hosted_block_advance(struct hosted_block *block);
 /* True if the present version waits for an evaluation's rows here. */
 bool hosted_block_evaluates(const struct hosted_block *block);
+/* The present version is the last that is to be computed for now. */
+bool hosted_block_is_held(const struct hosted_block *block);
 /* It has come to the run's last version, and there is nothing to evaluate here. */
 bool hosted_block_is_finished(const struct hosted_block *block);
 

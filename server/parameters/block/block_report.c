@@ -68,7 +68,8 @@ struct round_listener hosted_block_listener(struct hosted_block *block) {
 }
 
 void hosted_block_missing(const struct hosted_block *block, uint64_t *microbatches, uint64_t *chunks) {
-  bool has_step = block->version < block->run->plan.steps; /* the last version is only evaluated */
+  /* The last version is only evaluated, and so is the one at which the run is held. */
+  bool has_step = block->version < block->run->plan.steps && !hosted_block_is_held(block);
   if (has_step && block->kind == BLOCK_PARAMETERS)
     round_missing(&block->round, microbatches);
   if (has_step && block->kind == BLOCK_STATISTICS)

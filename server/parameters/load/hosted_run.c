@@ -97,6 +97,7 @@ static int run_read_order(struct hosted_run *run, const Weir__LoadRun *order, st
     return err_set(err, ERR_INVALID,
                    "the order to load run '%s' at version %llu of %llu names no checkpoint of it", run->id,
                    (unsigned long long)order->step, (unsigned long long)run->plan.steps);
+  run->hold = run->spec->train->has_hold ? run->spec->train->hold : UINT64_MAX;
   run->mode = hosted_mode_find(run->spec->train->mode);
   run->optimizer = optimizer_find(run->spec->train->optimizer->name);
   return 0;
@@ -183,6 +184,7 @@ static int run_make_blocks(struct hosted_run *run, const struct model *model, st
     run->n_unfinished += !hosted_block_is_finished(block);
   }
   CHECK(run->n_own == n_own);
+  hosted_run_tell_held(run);
   if (run->n_unfinished == 0)
     report_log_complete(&run->log);
   return 0;
@@ -208,6 +210,43 @@ void hosted_run_versions(const struct hosted_run *run, uint64_t *lowest, uint64_
     uint64_t version = __atomic_load_n(&run->blocks[b].version, __ATOMIC_ACQUIRE);
     *lowest = version < *lowest ? version : *lowest;
     *highest = version > *highest ? version : *highest;
+  }
+}
+
+/* On each shard: what its blocks have kept may be due. */
+struct raising {
+  struct job job;
+  struct run_shard *shard;
+};
+
+static void run_go_on_shard(struct job *job) {
+  struct raising *raising = (struct raising *)job;
+  struct run_shard *shard = raising->shard;
+  struct hosted_run *run = shard->run;
+  for (uint32_t b = 0; b < run->n_own; b++)
+    if (run->blocks[b].pool == &shard->pool)
+      hosted_block_go_on(&run->blocks[b]);
+  hosted_run_put(run);
+  free(raising);
+}
+
+void hosted_run_raise_hold(struct hosted_run *run, uint64_t hold) {
+  uint64_t was = hosted_run_hold(run);
+  while (hold > was &&
+         !__atomic_compare_exchange_n(&run->hold, &was, hold, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+    continue;
+  if (hold <= was)
+    return;
+  log_event(LOG_INFO, "parameters", "hold_raised", "run=%s incarnation=%llu from=%llu to=%llu", run->id,
+            (unsigned long long)run->incarnation, (unsigned long long)was,
+            (unsigned long long)(hold == UINT64_MAX ? 0 : hold));
+  pace_go_on(&run->pace, clock_now_ns());
+  hosted_run_tell_held(run);
+  for (uint32_t s = 0; s < run->n_shards; s++) {
+    struct raising *raising = mem_new(sizeof *raising);
+    *raising = (struct raising){.job = {.run = run_go_on_shard}, .shard = &run->shards[s]};
+    hosted_run_get(run);
+    shard_post(run->shards[s].shard, &raising->job);
   }
 }
 

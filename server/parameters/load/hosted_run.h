@@ -38,6 +38,10 @@ void hosted_run_versions(const struct hosted_run *run, uint64_t *lowest, uint64_
 /* Shard s of the n_shards, among which its blocks are. */
 struct shard *hosted_run_shard(const struct hosted_run *run, uint32_t s);
 
+/* Raises the run's hold; UINT64_MAX: there is none any more. One that is no higher than the present one
+   changes nothing. Any thread, never blocks. */
+void hosted_run_raise_hold(struct hosted_run *run, uint64_t hold);
+
 /* Every block of ours is written into the snapshot at its version; the snapshot fails if one has passed it.
    Any thread, never blocks. */
 void hosted_run_arm(struct hosted_run *run, struct snapshot *snapshot);

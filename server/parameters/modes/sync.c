@@ -1,4 +1,5 @@
-/* Synchronous steps on a server: a part counts for the version that its block is at. */
+/* Synchronous steps on a server: a part counts for the version that its block is at. A hold bounds what is
+   applied, not what is taken: workers may learn that it was raised before this server does. */
 #include "server/parameters/block/block.h"
 #include "server/parameters/block/hosted_mode.h"
 #include "server/parameters/run/run.h"
@@ -38,7 +39,7 @@ static int sync_push(struct hosted_block *block, const struct part *part, uint64
     return 0;
   if (round_add(&block->round, part, err) || sync_accept(block, part, err))
     return err->code;
-  return round_sum(&block->round) ? hosted_block_complete(block, err) : 0;
+  return round_sum(&block->round) && !hosted_block_is_held(block) ? hosted_block_complete(block, err) : 0;
 }
 
 static void sync_complete_rows(struct hosted_block *block) {
@@ -53,7 +54,21 @@ static void sync_complete_rows(struct hosted_block *block) {
 }
 
 /* The block with the metrics also waits for the evaluation of the present version, so that no worker leaves
-   that version behind while chunks of it are missing. */
+   that version behind while chunks of it are missing. An evaluation does not wait for a hold. */
+static void sync_look_at_rows(struct hosted_block *block) {
+  struct statistics *statistics = &block->statistics;
+  if (hosted_block_evaluates(block) && !statistics->is_evaluated) {
+    if (!statistics_is_evaluation_complete(statistics))
+      return;
+    statistics->is_evaluated = true;
+    hosted_run_report_eval(block->run, block->version, statistics);
+    if (block->version == block->run->plan.steps)
+      hosted_run_finish_block(block->run);
+  }
+  if (statistics_is_complete(statistics) && !hosted_block_is_held(block))
+    sync_complete_rows(block);
+}
+
 static int sync_push_row(struct hosted_block *block, const struct part *part, uint64_t *version,
                          struct err *err) {
   struct statistics *statistics = &block->statistics;
@@ -64,18 +79,23 @@ static int sync_push_row(struct hosted_block *block, const struct part *part, ui
     return 0;
   if (statistics_add(statistics, part, err) || sync_accept(block, part, err))
     return err->code;
-  if (hosted_block_evaluates(block) && !statistics->is_evaluated) {
-    if (!statistics_is_evaluation_complete(statistics))
-      return 0;
-    statistics->is_evaluated = true;
-    hosted_run_report_eval(block->run, block->version, statistics);
-    if (block->version == block->run->plan.steps)
-      hosted_run_finish_block(block->run);
-  }
-  if (statistics_is_complete(statistics))
-    sync_complete_rows(block);
+  sync_look_at_rows(block);
+  return 0;
+}
+
+/* A snapshot may have taken the memory that was reserved when the parts came. */
+static int sync_go_on(struct hosted_block *block, struct err *err) {
+  bool is_parameters = block->kind == BLOCK_PARAMETERS;
+  bool is_due = is_parameters ? round_sum(&block->round) != NULL : statistics_is_complete(&block->statistics);
+  if (!is_due || hosted_block_is_held(block))
+    return 0;
+  if (hosted_block_reserve(block, err))
+    return err->code;
+  if (is_parameters)
+    return hosted_block_complete(block, err);
+  sync_look_at_rows(block);
   return 0;
 }
 
 const struct hosted_mode_def hosted_mode_sync = {
-    .name = "sync", .push = sync_push, .push_row = sync_push_row};
+    .name = "sync", .push = sync_push, .push_row = sync_push_row, .go_on = sync_go_on};

@@ -80,6 +80,14 @@ void pace_begin(struct pace *pace, uint64_t step, bool is_evaluated, uint64_t no
   pthread_mutex_unlock(&pace->lock);
 }
 
+void pace_go_on(struct pace *pace, uint64_t now_ns) {
+  pthread_mutex_lock(&pace->lock);
+  __atomic_store_n(&pace->changed_step, pace->step, __ATOMIC_RELAXED);
+  pace->since_ns = now_ns;
+  pace->n_told = 0;
+  pthread_mutex_unlock(&pace->lock);
+}
+
 static uint64_t ns_of(uint32_t ms) {
   return ms * UINT64_C(1000000);
 }

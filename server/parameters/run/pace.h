@@ -63,6 +63,9 @@ struct pace_late {
 bool pace_is_late(struct pace *pace, const struct pace_options *options, uint64_t now_ns,
                   struct pace_late *late);
 
+/* The present step begins only now: the run was held before it. Its duration is not counted. */
+void pace_go_on(struct pace *pace, uint64_t now_ns);
+
 /* Whoever is told is another: it begins anew. */
 void pace_tell_anew(struct pace *pace);
 

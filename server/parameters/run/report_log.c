@@ -96,6 +96,17 @@ void report_log_complete(struct report_log *log) {
   pthread_mutex_unlock(&log->lock);
 }
 
+void report_log_held(struct report_log *log, uint64_t step) {
+  pthread_mutex_lock(&log->lock);
+  if (step > log->held_step) {
+    log->held_step = step;
+    log->is_held_told = false;
+    if (log->next == log->end)
+      report_log_tell_next_locked(log);
+  }
+  pthread_mutex_unlock(&log->lock);
+}
+
 void report_log_tell(struct report_log *log, const Weir__MemberMessage *message) {
   pthread_mutex_lock(&log->lock);
   if (log->membership && log->tell)
@@ -114,7 +125,7 @@ void report_log_open(struct report_log *log, uint64_t membership, uint64_t step)
   pthread_mutex_lock(&log->lock);
   log->membership = membership;
   log->from = step;
-  log->is_complete_told = false;
+  log->is_complete_told = log->is_held_told = false;
   log->next = log->end;
   for (uint64_t n = log->end; n > log->begin; n--) {
     if (report_log_wants(log, n - 1))
@@ -187,6 +198,17 @@ static int report_tell_complete(const struct report_log *log) {
   return log->tell(log->user, log->membership, &message);
 }
 
+static int report_tell_held(const struct report_log *log) {
+  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
+  Weir__RunHeld held = WEIR__RUN_HELD__INIT;
+  held.run = (char *)log->run;
+  held.incarnation = log->incarnation;
+  held.step = log->held_step;
+  message.body_case = WEIR__MEMBER_MESSAGE__BODY_HELD;
+  message.held = &held;
+  return log->tell(log->user, log->membership, &message);
+}
+
 static int report_log_tell_report_locked(struct report_log *log) {
   int code = report_tell(log, &log->reports[log->next % log->capacity]);
   if (code)
@@ -206,7 +228,10 @@ static int report_log_tell_next_locked(struct report_log *log) {
     return code;
   if (log->next < log->end)
     code = report_log_tell_report_locked(log);
-  else if (log->is_complete && !log->is_complete_told) {
+  else if (log->held_step && !log->is_held_told) {
+    code = report_tell_held(log);
+    log->is_held_told = code == 0;
+  } else if (log->is_complete && !log->is_complete_told) {
     code = report_tell_complete(log);
     log->is_complete_told = code == 0;
   }

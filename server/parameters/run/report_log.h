@@ -31,6 +31,8 @@ struct report_log {
   size_t doubt_bytes;
   uint64_t membership; /* 0: nothing is to be told now */
   bool is_complete, is_complete_told;
+  uint64_t held_step; /* the hold that was reached last; 0: none was */
+  bool is_held_told;
 };
 
 void report_log_init(struct report_log *log, const char *run, uint64_t incarnation,
@@ -45,6 +47,8 @@ void report_log_add_eval(struct report_log *log, const Weir__EvalReport *report)
 void report_log_add_doubted(struct report_log *log, const Weir__Doubted *doubted);
 void report_log_add_judged(struct report_log *log, const Weir__Judged *judged);
 void report_log_complete(struct report_log *log); /* RunComplete: nothing comes after it */
+/* RunHeld of that step, behind all before it. Again: nothing happens. */
+void report_log_held(struct report_log *log, uint64_t step);
 
 /* Tells now or never: of what is only true now. The message names run and incarnation itself. */
 void report_log_tell(struct report_log *log, const Weir__MemberMessage *message);

@@ -57,6 +57,18 @@ void hosted_run_advance(struct hosted_run *run) {
     return;
   step = run->base_step + advances / run->n_own;
   pace_begin(&run->pace, step, plan_evaluates(&run->plan, step), clock_now_ns());
+  hosted_run_tell_held(run);
+}
+
+uint64_t hosted_run_hold(const struct hosted_run *run) {
+  return __atomic_load_n(&run->hold, __ATOMIC_ACQUIRE);
+}
+
+/* A server without blocks is wherever the run is. */
+void hosted_run_tell_held(struct hosted_run *run) {
+  uint64_t hold = hosted_run_hold(run);
+  if (hold != UINT64_MAX && (run->n_own == 0 || hosted_run_lowest(run) >= hold))
+    report_log_held(&run->log, hold);
 }
 
 uint64_t hosted_run_lowest(const struct hosted_run *run) {

@@ -53,6 +53,7 @@ struct hosted_run {
   uint64_t step_ns;      /* when the last step completed; touched by the metrics block's shard alone */
   uint64_t proven_step;  /* atomic: version proven_step is complete on all servers */
   uint64_t advances;     /* atomic: versions that our blocks have made, all together */
+  uint64_t hold;         /* atomic: the last version that is computed for now; UINT64_MAX: there is no hold */
   uint32_t n_unfinished; /* atomic: own blocks that are not yet at the end */
   char *unload_reason;   /* atomic: NULL until unloaded */
   uint32_t refs;         /* atomic */
@@ -74,6 +75,9 @@ void hosted_run_advance(struct hosted_run *run);
 /* The version that each of our blocks has reached. They are at most one apart, since modes take no part for a
    version that another block lacks. */
 uint64_t hosted_run_lowest(const struct hosted_run *run);
+uint64_t hosted_run_hold(const struct hosted_run *run);
+/* Tells RunHeld if each of our blocks has reached the hold. Any thread. */
+void hosted_run_tell_held(struct hosted_run *run);
 void hosted_run_report_step(struct hosted_run *run, uint64_t step, const struct metrics *metrics);
 /* The evaluation of that version is complete. */
 void hosted_run_report_eval(struct hosted_run *run, uint64_t version, const struct statistics *statistics);

@@ -13,7 +13,7 @@
 
 #include "cluster.pb-c.h"
 
-enum { BODIES = 16 };
+enum { BODIES = 32 };
 
 struct fake_coordinator {
   struct rpc_server *server;

@@ -22,7 +22,7 @@ enum {
   CHUNKS = 2,
   EVAL_EVERY = 2
 };
-enum { TOLD_MAX = 64, TOLD_BODIES = 16, SERVERS_MAX = 3, VALUES_MAX = 65536 };
+enum { TOLD_MAX = 64, TOLD_BODIES = 32, SERVERS_MAX = 3, VALUES_MAX = 65536 };
 
 extern const uint32_t block_elems[BLOCKS]; /* f32 elements of each block */
 

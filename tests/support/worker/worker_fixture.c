@@ -196,6 +196,7 @@ void fixture_view(struct worker_fixture *f, struct view_of of,
   view.number = of.number;
   view.incarnation = of.incarnation;
   view.plan = &plan;
+  view.hold = of.hold;
   view.servers = servers;
   view.n_servers = (size_t)of.n_servers;
   view.workers = assignments;

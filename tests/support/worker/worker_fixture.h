@@ -88,6 +88,7 @@ struct view_of {
   uint32_t microbatches, chunks;
   bool follows;
   const char *worker;    /* its id; NULL: worker-1 */
+  uint64_t hold;         /* 0: none */
   uint64_t plan_samples; /* what the plan says of the training set; 0: SAMPLES */
 };
 

@@ -200,6 +200,15 @@ static bool step_fits_locked(struct run *run, uint64_t step, struct err *err) {
   return false;
 }
 
+/* The worker below may have learned before this one that the hold was raised. */
+static bool step_is_due_locked(const struct run *run, const struct boundary_key *key, struct err *err) {
+  if (key->is_chunk || run->hold == 0 || key->step < run->hold)
+    return true;
+  err_set(err, ERR_BUSY, "the run is held at step %llu, as far as this worker knows",
+          (unsigned long long)key->step);
+  return false;
+}
+
 /* Whether a message of the task is wanted: of one that is owed here, or of one that waits for more. */
 static bool is_wanted_locked(const struct run *run, const struct boundary_key *key, bool is_from_above) {
   const struct version_tasks *tasks = steps_find(run, key->step);
@@ -254,6 +263,7 @@ static int claim_locked(struct run *run, const Weir__BoundaryPiece *piece, struc
                    (unsigned long long)piece->term);
   landing->inbox = inbox_for(run, piece);
   if (check_piece(run, piece, landing, err) || !step_fits_locked(run, piece->step, err) ||
+      !step_is_due_locked(run, &landing->key, err) ||
       !is_wanted_locked(run, &landing->key, landing->inbox == &run->edges->above.train))
     return err->code;
   switch (inbox_claim(landing->inbox, &landing->key, &landing->range, &landing->to)) {

@@ -122,6 +122,7 @@ struct run {
   bool is_group_told;               /* the coordinator knows that the applied view's group has ended */
   bool is_unreached_told;           /* the coordinator knows that we do not reach all servers */
   uint64_t incarnation;             /* of the applied view */
+  uint64_t hold;                    /* likewise: no gradient is computed from it; 0: there is none */
   bool must_rejoin;                 /* a server is elsewhere in the run: begin again where the servers are */
   int setbacks;                     /* rejoins in a row without a new version; the pauses before them grow */
   int drops;                        /* those of them, in a row, because dropped_version was dropped */

@@ -9,11 +9,15 @@
 
 static void steps_advance(struct run *run);
 
+bool steps_are_due(const struct run *run, uint64_t version) {
+  return version < run->loaded.plan.steps && (run->hold == 0 || version < run->hold);
+}
+
 static void version_tasks_open(struct run *run, struct version_tasks *tasks, uint64_t version) {
   const struct plan *plan = &run->loaded.plan;
   tasks_clear(&tasks->microbatches);
   tasks_clear(&tasks->chunks);
-  if (version < plan->steps)
+  if (steps_are_due(run, version))
     tasks_assign(&tasks->microbatches, run->share.microbatches);
   if (plan_evaluates(plan, version))
     tasks_assign(&tasks->chunks, run->share.chunks);
@@ -125,18 +129,30 @@ static void steps_tell_reducer(struct run *run, void (*tell)(struct reducer *red
   tell(run->reducer, mine);
 }
 
+/* The current version's gradients make the next one, which fills from now on. */
+static void steps_open(struct run *run) {
+  struct weights *weights = run->weights;
+  uint64_t version = weights->current->version;
+  weights_open_next(weights, version + 1, run->outlet && run->outlet->is_on_device);
+  version_tasks_open(run, run->next, version + 1);
+  steps_tell_reducer(run, reducer_begin);
+  loader_expect(run->loaded.loader, version, run->share.microbatches.begin, run->share.microbatches.end);
+}
+
 void steps_assign(struct run *run) {
   const struct plan *plan = &run->loaded.plan;
   struct weights *weights = run->weights;
   struct weights_set *sets[2] = {weights->current, weights->next};
   struct version_tasks *versions[2] = {run->current, run->next};
   for (int i = 0; i < 2; i++) {
-    if (sets[i]->is_open && sets[i]->version < plan->steps)
+    if (sets[i]->is_open && steps_are_due(run, sets[i]->version))
       tasks_assign(&versions[i]->microbatches, run->share.microbatches);
     if (sets[i]->is_open && plan_evaluates(plan, sets[i]->version))
       tasks_assign(&versions[i]->chunks, run->share.chunks);
   }
-  if (weights->current->is_open && weights->current->version < plan->steps) {
+  if (weights->current->is_open && !weights->next->is_open && steps_are_due(run, weights->current->version))
+    steps_open(run); /* it was held there */
+  else if (weights->current->is_open && steps_are_due(run, weights->current->version)) {
     steps_tell_reducer(run, reducer_assign);
     loader_expect(run->loaded.loader, weights->current->version, run->share.microbatches.begin,
                   run->share.microbatches.end);
@@ -159,7 +175,8 @@ static void steps_obey(struct run *run) {
   if (!order || order->incarnation != run->incarnation || !is_at(run, order->step))
     return;
   step = order->step;
-  extras_order(&run->extra_microbatches, order->microbatches, step < plan->steps ? order->n_microbatches : 0);
+  extras_order(&run->extra_microbatches, order->microbatches,
+               steps_are_due(run, step) ? order->n_microbatches : 0);
   extras_order(&run->extra_chunks, order->chunks, plan_evaluates(plan, step) ? order->n_chunks : 0);
   log_event(LOG_INFO, "worker", "reissue", "run=%s step=%llu", run->load->run, (unsigned long long)step);
   message_free(order);
@@ -202,12 +219,20 @@ void steps_filled(struct run *run, uint32_t block) {
   pthread_cond_broadcast(&run->changed);
 }
 
+/* Nothing is computed from the current version, for good or for now. */
+static void steps_rest(const struct run *run) {
+  uint64_t version = run->weights->current->version;
+  bool is_last = version == run->loaded.plan.steps;
+  log_event(LOG_INFO, "worker", is_last ? "last_version" : "held",
+            "run=%s version=%llu data_wait_seconds=%.3f", run->load->run, (unsigned long long)version,
+            loader_wait_seconds(run->loaded.loader));
+}
+
 /* The next version becomes the current one once every block of it is here and nobody reads the old one, whose
    memory the version after it will fill. */
 static void steps_advance(struct run *run) {
   struct weights *weights = run->weights;
   struct version_tasks *old = run->current;
-  uint64_t version;
   if (run->phase != RUN_WORKING || !weights_next_is_complete(weights) || weights->current->readers > 0)
     return;
   weights_advance(weights);
@@ -216,15 +241,10 @@ static void steps_advance(struct run *run) {
   run->current = run->next;
   run->next = old;
   run->setbacks = run->drops = 0;
-  version = weights->current->version;
-  if (version < run->loaded.plan.steps) {
-    weights_open_next(weights, version + 1, run->outlet && run->outlet->is_on_device);
-    version_tasks_open(run, run->next, version + 1);
-    steps_tell_reducer(run, reducer_begin);
-    loader_expect(run->loaded.loader, version, run->share.microbatches.begin, run->share.microbatches.end);
-  } else
-    log_event(LOG_INFO, "worker", "last_version", "run=%s version=%llu data_wait_seconds=%.3f",
-              run->load->run, (unsigned long long)version, loader_wait_seconds(run->loaded.loader));
+  if (steps_are_due(run, weights->current->version))
+    steps_open(run);
+  else
+    steps_rest(run);
   steps_obey(run);
   follow_look(run);
 }

@@ -64,6 +64,10 @@ static int take(void *user, uint64_t membership, const Weir__MemberMessage *mess
   case WEIR__MEMBER_MESSAGE__BODY_LATE:
     f->told[f->n_told].step = message->late->step;
     break;
+  case WEIR__MEMBER_MESSAGE__BODY_HELD:
+    assert_int_equal(message->held->incarnation, 3);
+    f->told[f->n_told].step = message->held->step;
+    break;
   default:
     assert_int_equal(message->body_case, WEIR__MEMBER_MESSAGE__BODY_COMPLETE);
     assert_int_equal(message->complete->incarnation, 3);
@@ -227,6 +231,34 @@ static void reports_wait_in_order_while_there_is_no_room(void **state) {
   fixture_fini(&f);
 }
 
+static void a_hold_is_told_behind_the_steps_before_it_and_again_when_asked(void **state) {
+  struct fixture f;
+  (void)state;
+  fixture_init(&f);
+  report_log_open(&f.log, 1, 0);
+  f.room = 1;
+  add_step(&f, 0);
+  add_step(&f, 1);
+  report_log_held(&f.log, 2);
+  report_log_held(&f.log, 2);
+  assert_int_equal(f.n_told, 1);
+  f.room = TOLD_MAX;
+  assert_false(report_log_resume(&f.log));
+  assert_int_equal(f.n_told, 3);
+  assert_told_of(&f, 2, WEIR__MEMBER_MESSAGE__BODY_HELD, 2);
+  add_step(&f, 2); /* it was raised, */
+  report_log_held(&f.log, 3);
+  report_log_held(&f.log, 2); /* and one that is over is no news */
+  assert_int_equal(f.n_told, 5);
+  assert_told_of(&f, 4, WEIR__MEMBER_MESSAGE__BODY_HELD, 3);
+  f.membership = 2;
+  report_log_open(&f.log, 2, 3);
+  assert_false(report_log_resume(&f.log));
+  assert_int_equal(f.n_told, 6);
+  assert_told_of(&f, 5, WEIR__MEMBER_MESSAGE__BODY_HELD, 3);
+  fixture_fini(&f);
+}
+
 static void the_newest_65536_steps_are_kept_with_their_evaluations(void **state) {
   enum { ALL = 150000, EVERY = 3 };
   struct fixture f;
@@ -355,6 +387,7 @@ int main(void) {
       cmocka_unit_test(reports_are_told_as_they_come),
       cmocka_unit_test(what_is_missing_is_told_again_and_nothing_else),
       cmocka_unit_test(reports_wait_in_order_while_there_is_no_room),
+      cmocka_unit_test(a_hold_is_told_behind_the_steps_before_it_and_again_when_asked),
       cmocka_unit_test(the_newest_65536_steps_are_kept_with_their_evaluations),
       cmocka_unit_test(what_is_lost_while_there_is_no_room_is_the_oldest),
       cmocka_unit_test(doubts_are_told_in_their_place),

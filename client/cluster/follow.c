@@ -191,9 +191,13 @@ static bool silence_goes_on(struct following *following, struct silence *silence
 }
 
 static bool state_is_end(const struct follow_options *options, Weir__RunState state) {
-  return state == WEIR__RUN_STATE__DONE || state == WEIR__RUN_STATE__FAILED ||
+  return follow_has_result(state) || state == WEIR__RUN_STATE__FAILED ||
          state == WEIR__RUN_STATE__CANCELLED ||
          (options->ends_when_paused && state == WEIR__RUN_STATE__PAUSED);
+}
+
+bool follow_has_result(Weir__RunState state) {
+  return state == WEIR__RUN_STATE__DONE || state == WEIR__RUN_STATE__STOPPED;
 }
 
 static int get_run(const struct follow_options *options, Weir__RunInfo **info, struct err *err) {
@@ -211,7 +215,7 @@ void follow_result_fini(struct follow_result *result) {
 int follow_exit(const struct follow_result *result) {
   const Weir__RunInfo *info = result->info;
   struct err err;
-  if (info->state == WEIR__RUN_STATE__DONE)
+  if (follow_has_result(info->state))
     return EXIT_DONE;
   if (info->state == WEIR__RUN_STATE__PAUSED)
     err_set(&err, ERR_INTERNAL, "run '%s' was paused at step %" PRIu64, info->run, info->step);
@@ -251,7 +255,10 @@ void follow_summary(FILE *file, const struct follow_result *result) {
     if (output_metric(info->metrics[m], text))
       fprintf(file, "%-10s %s\n", info->metrics[m]->name, text);
   fprintf(file, "loss       %s\n", output_loss(isnan(info->eval_loss) ? info->loss : info->eval_loss, text));
-  fprintf(file, "steps      %s\n", output_count((double)info->steps, text));
+  fprintf(file, "steps      %s", output_count((double)info->step, text));
+  if (info->state == WEIR__RUN_STATE__STOPPED)
+    fprintf(file, " of %s, stopped", output_count((double)info->steps, text));
+  fputc('\n', file);
   fprintf(file, "speed      %s samples/s\n", output_count(result->samples_per_second, text));
   if (info->train_seconds < 60)
     fprintf(file, "time       %.1f s\n", info->train_seconds);

@@ -30,8 +30,8 @@ struct follow_options {
 
 /* How a run ended. */
 struct follow_result {
-  Weir__RunInfo *info;       /* its last state: DONE, FAILED or CANCELLED; PAUSED if that was an end */
-  double samples_per_second; /* of the whole run; NaN when it is not DONE */
+  Weir__RunInfo *info;       /* its last state: DONE, STOPPED, FAILED or CANCELLED; PAUSED if that was one */
+  double samples_per_second; /* of the whole run; NaN when it has no result */
 };
 
 /* Blocks until the run has ended. A broken connection is made again, for a minute; events that come again
@@ -42,7 +42,10 @@ struct follow_result {
 int follow(const struct follow_options *options, struct follow_result *result, struct err *err);
 void follow_result_fini(struct follow_result *result); /* safe on a zeroed one */
 
-/* What the end of a run means for the process: EXIT_DONE for DONE. For others prints the line
+/* Whether a run in that state has ended with weights that are kept: DONE or STOPPED. */
+bool follow_has_result(Weir__RunState state);
+
+/* What the end of a run means for the process: EXIT_DONE for one with a result. For others prints the line
    that says so and returns EXIT_RUN_FAILED, or EXIT_BAD_INPUT when the run's input was at fault. */
 int follow_exit(const struct follow_result *result);
 
@@ -50,7 +53,7 @@ int follow_exit(const struct follow_result *result);
    file of that name. A Ctrl-C says that the run goes on. Returns the exit status. */
 int follow_command(struct connection *connection, const char *run, FILE *file, const char *metrics);
 
-/* The closing summary of a run that is DONE, as lines "name  value". */
+/* The closing summary of a run that has a result, as lines "name  value". */
 void follow_summary(FILE *file, const struct follow_result *result);
 
 #endif

@@ -70,7 +70,8 @@ static int worker_count(const struct training *training) {
 
 static bool state_is_live(Weir__RunState state) {
   return state == WEIR__RUN_STATE__QUEUED || state == WEIR__RUN_STATE__LOADING ||
-         state == WEIR__RUN_STATE__RUNNING || state == WEIR__RUN_STATE__FINISHING;
+         state == WEIR__RUN_STATE__RUNNING || state == WEIR__RUN_STATE__FINISHING ||
+         state == WEIR__RUN_STATE__HELD;
 }
 
 /* A store that is not the folder's own may hold runs that would take our members; the one that --force
@@ -111,7 +112,7 @@ int training_run(struct training *training, struct err *err) {
     err_set(err, ERR_CANCELLED, "run '%s' was paused at step %" PRIu64, training->run.run,
             training->result.info->step);
   /* Also when the metrics could not be written: what was trained is not lost. */
-  if (training->result.info && training->result.info->state == WEIR__RUN_STATE__DONE &&
+  if (training->result.info && follow_has_result(training->result.info->state) &&
       run_save(training, &save_err))
     *err = save_err;
   return err->code;
@@ -133,7 +134,7 @@ static int run_resume(struct training *training, struct err *err) {
   if (connection_call(&training->connection, RPC_GET_RUN, &request, (void **)&info, err) == ERR_NOT_FOUND)
     err_set(err, ERR_NOT_FOUND, "the store does not hold run '%s' of '%s' any more: begin anew with --force",
             training->run.run, training->out);
-  if (err->code == ERR_OK && !state_is_live(info->state) && info->state != WEIR__RUN_STATE__DONE &&
+  if (err->code == ERR_OK && !state_is_live(info->state) && !follow_has_result(info->state) &&
       connection_call(&training->connection, RPC_RESUME, &resume, &resumed, err) == 0)
     message_free(resumed);
   message_free(info);

@@ -79,7 +79,7 @@ static int gc_run_stored(struct store *store, struct block_refs *refs, const str
   if (checkpoint_find_run(store, name, &record, err))
     return err->code;
   if (record->state != WEIR__RUN_STATE__DONE && record->state != WEIR__RUN_STATE__FAILED &&
-      record->state != WEIR__RUN_STATE__CANCELLED)
+      record->state != WEIR__RUN_STATE__CANCELLED && record->state != WEIR__RUN_STATE__STOPPED)
     err_set(err, ERR_INVALID,
             "run '%s' is %s, not over: nothing of it is deleted; a coordinator on this "
             "store can cancel it",
@@ -111,7 +111,7 @@ const struct command_def command_gc = {
     .description =
         "Deletes blocks of the store that no checkpoint and no run refers to: those of checkpoints that were "
         "never committed, or whose deletion was cut short. Each RUN (an id or a unique prefix of one), which "
-        "must be done, failed or cancelled, is deleted before that with all its checkpoints.\n"
+        "must be done, failed, stopped or cancelled, is deleted before that with all its checkpoints.\n"
         "\n"
         "With --store no coordinator may lead the store: it is watched for a little over a second, and if "
         "one "

@@ -1,4 +1,4 @@
-/* weir set: other limits for a run that is there. */
+/* weir set: other limits for a run that is there, and a higher hold. */
 #include <stdio.h>
 
 #include "client/cluster/connect.h"
@@ -24,7 +24,7 @@ static int set_run(const struct args *args) {
 
 const struct command_def command_set = {
     .name = "set",
-    .summary = "change the priority or the limits of a run that is there",
+    .summary = "change the priority, the limits or the hold of a run that is there",
     .arguments = "RUN PATH=VALUE [PATH=VALUE]...",
     .min_arguments = 2,
     .max_arguments = ARGUMENTS_MAX,
@@ -35,10 +35,13 @@ const struct command_def command_set = {
         "  workers.min     what it is given before others get more than theirs\n"
         "  workers.max     it is never given more; null takes the limit away\n"
         "  workers.weight  what runs have beyond their workers.min is shared in proportion to it\n"
+        "  train.hold      the run is held at that version and gives back its workers; it is only ever\n"
+        "                  raised, and null ends it: the run goes on from memory\n"
         "\n"
         "None of them changes the result. Workers that it has to give up leave it at once, and others of "
         "the run compute what they had; no step is lost.",
     .examples = "weir set fashion-mnist priority=10\n"
-                "weir set fashion-mnist-k3f9a2 workers.max=2 workers.weight=0.5\n",
+                "weir set fashion-mnist-k3f9a2 workers.max=2 workers.weight=0.5\n"
+                "weir set fashion-mnist train.hold=900\n",
     .run = set_run,
 };

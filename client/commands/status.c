@@ -33,11 +33,13 @@ static int status_run(const struct args *args) {
 }
 
 static void status_print(const Weir__RunInfo *info) {
+  bool is_held = info->state == WEIR__RUN_STATE__HELD;
   char text[OUTPUT_TEXT_MAX];
   output_clean(info->message);
   printf("run          %s\n", info->run);
-  printf("state        %s%s%s\n", output_state(info->state, text), info->message[0] ? ": " : "",
-         info->message);
+  printf("state        %s%s%s\n",
+         is_held ? output_held(info->step, info->steps, text) : output_state(info->state, text),
+         info->message[0] ? ": " : "", info->message);
   output_clean(info->parent);
   if (info->parent[0])
     printf("forked from  %s at step %" PRIu64 "\n", info->parent, info->parent_step);
@@ -58,6 +60,8 @@ static void status_print_numbers(const Weir__RunInfo *info) {
   char text[OUTPUT_TEXT_MAX], total[OUTPUT_TEXT_MAX];
   printf("step         %s of %s\n", output_count((double)info->step, text),
          info->steps > 0 ? output_count((double)info->steps, total) : "-");
+  if (info->hold > 0)
+    printf("hold         step %s\n", output_count((double)info->hold, text));
   if (info->epochs > 0)
     printf("epoch        %.2f of %.5g\n", info->epoch, info->epochs);
   printf("loss         %s\n", output_loss(info->loss, text));
@@ -110,7 +114,7 @@ const struct command_def command_status = {
         "Shows what the coordinator knows of RUN (an id or a unique prefix of one): its state and why it "
         "waits or failed, its newest numbers, its newest checkpoint and what troubles the store, its servers "
         "and "
-        "workers, and the hash of its weights when it is done.\n"
+        "workers, and the hash of its weights when it is done or was stopped.\n"
         "\n"
         "A microbatch is computed by one executor, so a run has use for as many executors as a step has "
         "microbatches; status says when there are more.\n"

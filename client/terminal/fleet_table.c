@@ -12,7 +12,12 @@
 
 static bool is_over(const Weir__RunInfo *run) {
   return run->state == WEIR__RUN_STATE__DONE || run->state == WEIR__RUN_STATE__FAILED ||
-         run->state == WEIR__RUN_STATE__CANCELLED;
+         run->state == WEIR__RUN_STATE__CANCELLED || run->state == WEIR__RUN_STATE__STOPPED;
+}
+
+/* It stands still until somebody lets it go on. */
+static bool is_standing(const Weir__RunInfo *run) {
+  return run->state == WEIR__RUN_STATE__PAUSED || run->state == WEIR__RUN_STATE__HELD;
 }
 
 static bool is_queued(const Weir__RunInfo *run) {
@@ -38,7 +43,7 @@ static void workers_line(FILE *file, const Weir__ListWorkersReply *reply) {
 }
 
 static void servers_line(FILE *file, const struct fleet *fleet) {
-  uint32_t begun = 0, queued = 0, paused = 0;
+  uint32_t begun = 0, queued = 0, paused = 0, held = 0;
   uint64_t bytes = 0;
   char text[OUTPUT_TEXT_MAX];
   for (size_t i = 0; i < fleet->servers->n_servers; i++)
@@ -47,12 +52,15 @@ static void servers_line(FILE *file, const struct fleet *fleet) {
     const Weir__RunInfo *run = fleet->runs->runs[i];
     queued += is_queued(run);
     paused += run->state == WEIR__RUN_STATE__PAUSED;
-    begun += !is_over(run) && !is_queued(run) && run->state != WEIR__RUN_STATE__PAUSED;
+    held += run->state == WEIR__RUN_STATE__HELD;
+    begun += !is_over(run) && !is_queued(run) && !is_standing(run);
   }
   fprintf(file, "servers %zu with %s of weights; runs: %u begun, %u queued", fleet->servers->n_servers,
           output_bytes(bytes, text), begun, queued);
   if (paused)
     fprintf(file, ", %u paused", paused);
+  if (held)
+    fprintf(file, ", %u held", held);
   fputs("\n\n", file);
 }
 
@@ -78,7 +86,7 @@ static struct row *rows_of(const Weir__ListRunsReply *reply, size_t *n) {
   struct row *rows = mem_new((reply->n_runs + 1) * sizeof *rows);
   *n = 0;
   for (size_t i = 0; i < reply->n_runs; i++)
-    if (!is_over(reply->runs[i]) && reply->runs[i]->state != WEIR__RUN_STATE__PAUSED)
+    if (!is_over(reply->runs[i]) && !is_standing(reply->runs[i]))
       rows[(*n)++] = (struct row){reply->runs[i], i};
   qsort(rows, *n, sizeof *rows, compare_rows);
   return rows;

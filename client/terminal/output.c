@@ -80,8 +80,11 @@ void output_json_list(FILE *file, ProtobufCMessage *const *messages, size_t n) {
 void output_run_line(FILE *file, Weir__RunInfo *info) {
   char state[OUTPUT_TEXT_MAX];
   output_clean(info->message);
-  fprintf(file, "%s: %s at step %" PRIu64 "%s%s\n", info->run, output_state(info->state, state), info->step,
-          info->message[0] ? ": " : "", info->message);
+  if (info->state == WEIR__RUN_STATE__HELD)
+    fprintf(file, "%s: %s", info->run, output_held(info->step, info->steps, state));
+  else
+    fprintf(file, "%s: %s at step %" PRIu64, info->run, output_state(info->state, state), info->step);
+  fprintf(file, "%s%s\n", info->message[0] ? ": " : "", info->message);
   fflush(file);
 }
 
@@ -162,6 +165,11 @@ const char *output_state(Weir__RunState state, char text[OUTPUT_TEXT_MAX]) {
   snprintf(text, OUTPUT_TEXT_MAX, "%s", value ? value->name : "unknown");
   for (char *c = text; *c; c++)
     *c = (char)tolower((unsigned char)*c);
+  return text;
+}
+
+const char *output_held(uint64_t step, uint64_t steps, char text[OUTPUT_TEXT_MAX]) {
+  snprintf(text, OUTPUT_TEXT_MAX, "held at step %" PRIu64 " of %" PRIu64, step, steps);
   return text;
 }
 

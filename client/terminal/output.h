@@ -42,6 +42,8 @@ const char *output_age(int64_t ms, char text[OUTPUT_TEXT_MAX]);             /* "
 const char *output_loss(double loss, char text[OUTPUT_TEXT_MAX]);           /* "0.2871", "-" when NaN */
 const char *output_percent(double fraction, char text[OUTPUT_TEXT_MAX]);    /* "90.12 %", "-" when NaN */
 const char *output_state(Weir__RunState state, char text[OUTPUT_TEXT_MAX]); /* "running" */
+/* Where a run stands that is held: "held at step 300 of 3000". */
+const char *output_held(uint64_t step, uint64_t steps, char text[OUTPUT_TEXT_MAX]);
 /* A named metric's value: a percentage or as a loss. False for a name that is not known, not to be shown. */
 bool output_metric(const Weir__MetricValue *metric, char text[OUTPUT_TEXT_MAX]);
 

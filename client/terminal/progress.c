@@ -154,13 +154,12 @@ static void print_locked(struct progress *progress, const char *line) {
 
 static void plain_locked(struct progress *progress, const struct progress_view *before,
                          const Weir__RunEvent *event) {
-  char line[PROGRESS_LINE_MAX], state[OUTPUT_TEXT_MAX];
+  char line[PROGRESS_LINE_MAX];
   const struct progress_view *view = &progress->view;
   uint64_t now_ns = clock_now_ns();
   bool is_news = view->state != before->state || strcmp(view->message, before->message) != 0;
   if (event->event_case == WEIR__RUN_EVENT__EVENT_INFO && is_news) {
-    snprintf(line, sizeof line, "%s: %s%s%s", view->run, output_state(view->state, state),
-             view->message[0] ? ": " : "", view->message);
+    progress_state_line(view, line);
     print_locked(progress, line);
   } else if (event->event_case == WEIR__RUN_EVENT__EVENT_STEP && view->step >= progress->first_step &&
              (progress->printed_ns == 0 ||

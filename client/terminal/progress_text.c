@@ -62,6 +62,8 @@ static void view_info(struct progress_view *view, const Weir__RunInfo *info) {
   view->state = info->state;
   view->workers = info->workers;
   view->epochs = info->epochs;
+  if (info->state == WEIR__RUN_STATE__HELD)
+    view->step = info->step;
   if (info->steps > 0)
     view->steps = info->steps;
   snprintf(view->message, sizeof view->message, "%s", info->message);
@@ -151,18 +153,24 @@ static void line_waiting(const struct progress_view *view, const struct progress
     add_if_fits(line, style->width, ": %s", view->message);
 }
 
+static const char *standing_text(const struct progress_view *view, char text[OUTPUT_TEXT_MAX]) {
+  return view->state == WEIR__RUN_STATE__HELD ? output_held(view->step, view->steps, text)
+                                              : output_state(view->state, text);
+}
+
 static void line_numbers(const struct progress_view *view, const struct progress_style *style, char *line) {
   const char *dot = style->is_unicode ? " · " : " | ";
   char text[OUTPUT_TEXT_MAX];
-  bool is_held_up = view->message[0] && view->state != WEIR__RUN_STATE__RUNNING;
+  bool is_held_up =
+      view->state == WEIR__RUN_STATE__HELD || (view->message[0] && view->state != WEIR__RUN_STATE__RUNNING);
   double left = progress_seconds_left(view), rate = progress_samples_per_second(view);
   line[0] = '\0';
   if (view->step == 0) {
     add_if_fits(line, style->width, "  %s", output_duration(view->elapsed_seconds, text));
     return;
   }
-  if (is_held_up &&
-      add_if_fits(line, style->width, "  %s: %s", output_state(view->state, text), view->message))
+  if (is_held_up && add_if_fits(line, style->width, "  %s%s%s", standing_text(view, text),
+                                view->message[0] ? ": " : "", view->message))
     return;
   add_if_fits(line, style->width, "  loss %s", output_loss(view->loss, text));
   if (!isnan(view->accuracy))
@@ -192,6 +200,12 @@ static bool add_if_fits(char *line, int width, const char *format, ...) {
     return false;
   strcat(line, text);
   return true;
+}
+
+void progress_state_line(const struct progress_view *view, char line[PROGRESS_LINE_MAX]) {
+  char text[OUTPUT_TEXT_MAX];
+  snprintf(line, PROGRESS_LINE_MAX, "%s: %s%s%s", view->run, standing_text(view, text),
+           view->message[0] ? ": " : "", view->message);
 }
 
 void progress_plain_line(const struct progress_view *view, char line[PROGRESS_LINE_MAX]) {

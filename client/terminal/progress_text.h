@@ -53,6 +53,9 @@ void progress_live_lines(const struct progress_view *view, const struct progress
 /* One plain line of the same, for logs. */
 void progress_plain_line(const struct progress_view *view, char line[PROGRESS_LINE_MAX]);
 
+/* A line that says in which state the run is, and why. */
+void progress_state_line(const struct progress_view *view, char line[PROGRESS_LINE_MAX]);
+
 /* One line of an evaluation, which stays above the live display. */
 void progress_eval_line(const struct progress_view *view, const Weir__EvalEvent *eval,
                         char line[PROGRESS_LINE_MAX]);

@@ -32,7 +32,10 @@ struct claims {
   struct share_supply supply;
 };
 
+/* One that is at its hold has nothing for workers to do. */
 static bool is_claiming(const struct coordinator *coordinator, const struct run *run) {
+  if (run->state != WEIR__RUN_STATE__RUNNING && coordinator_is_at_hold(run))
+    return false;
   if (run->state == WEIR__RUN_STATE__QUEUED)
     return coordinator_has_server(coordinator, run) && coordinator_has_room(coordinator, run, NULL);
   return run->state == WEIR__RUN_STATE__LOADING || run->state == WEIR__RUN_STATE__RUNNING;

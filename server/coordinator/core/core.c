@@ -103,6 +103,12 @@ static bool take_wish(struct coordinator *coordinator, const struct coordinator_
   case EVENT_RUN_SET:
     coordinator_run_set(coordinator, event->set.run, event->set.spec);
     return true;
+  case EVENT_RUN_HOLD:
+    coordinator_hold_raised(coordinator, event->hold.run, event->hold.step);
+    return true;
+  case EVENT_RUN_STOP:
+    coordinator_run_stopped(coordinator, event->run);
+    return true;
   case EVENT_WORKER_READMITTED:
     coordinator_readmit(coordinator, event->readmitted);
     return true;
@@ -183,6 +189,9 @@ static void member_message(struct coordinator *coordinator, struct member *membe
     break;
   case WEIR__MEMBER_MESSAGE__BODY_COMPLETE:
     coordinator_complete(coordinator, member, message->complete);
+    break;
+  case WEIR__MEMBER_MESSAGE__BODY_HELD:
+    coordinator_held(coordinator, member, message->held);
     break;
   case WEIR__MEMBER_MESSAGE__BODY_WRITTEN:
     coordinator_written(coordinator, member, message->written);

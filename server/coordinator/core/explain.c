@@ -42,6 +42,7 @@ static void say_unreached(const struct coordinator *coordinator, const struct ru
 static void say_late(const struct coordinator *coordinator, const struct run *run, struct clauses *clauses);
 
 static void say_teams(struct coordinator *coordinator, const struct run *run, struct clauses *clauses);
+static void say_pausing(const struct run *run, struct clauses *clauses);
 static void say_doubts(const struct run *run, struct clauses *clauses);
 static void say_quarantines(const struct coordinator *coordinator, const struct run *run,
                             struct clauses *clauses);
@@ -65,10 +66,7 @@ void coordinator_explain(struct coordinator *coordinator, struct run *run) {
     say_teams(coordinator, run, &clauses);
     break;
   case WEIR__RUN_STATE__RUNNING:
-    if (run->is_pausing && making->is_for_pause)
-      clauses_add(&clauses, "pausing at step %llu", (unsigned long long)making->step);
-    else if (run->is_pausing)
-      clauses_add(&clauses, "pausing");
+    say_pausing(run, &clauses);
     say_store(coordinator, run, &clauses);
     say_lost(coordinator, run, &clauses);
     say_unreached(coordinator, run, &clauses);
@@ -76,6 +74,11 @@ void coordinator_explain(struct coordinator *coordinator, struct run *run) {
     say_workers(coordinator, run, &clauses);
     say_teams(coordinator, run, &clauses);
     say_doubts(run, &clauses);
+    break;
+  case WEIR__RUN_STATE__HELD:
+    say_pausing(run, &clauses);
+    say_store(coordinator, run, &clauses);
+    say_lost(coordinator, run, &clauses);
     break;
   case WEIR__RUN_STATE__FINISHING:
     say_lost(coordinator, run, &clauses);
@@ -87,6 +90,14 @@ void coordinator_explain(struct coordinator *coordinator, struct run *run) {
   }
   say_quarantines(coordinator, run, &clauses);
   coordinator_run_set_message(run, clauses.text);
+}
+
+static void say_pausing(const struct run *run, struct clauses *clauses) {
+  const char *what = run->is_stopping ? "stopping" : "pausing";
+  if (run->is_pausing && run->checkpointing.is_for_pause)
+    clauses_add(clauses, "%s at step %llu", what, (unsigned long long)run->checkpointing.step);
+  else if (run->is_pausing)
+    clauses_add(clauses, "%s", what);
 }
 
 static void say_store(const struct coordinator *coordinator, const struct run *run, struct clauses *clauses) {
@@ -160,7 +171,7 @@ static void say_workers(const struct coordinator *coordinator, const struct run 
                 run->claim.mates > 1 ? "s" : "");
     return;
   }
-  if (have >= min && run->state != WEIR__RUN_STATE__QUEUED)
+  if ((have >= min && run->state != WEIR__RUN_STATE__QUEUED) || coordinator_is_at_hold(run))
     return;
   say_wanted(coordinator, run, have, min, clauses);
   if (run->state == WEIR__RUN_STATE__QUEUED && min > run->spec->workers->min)

@@ -11,6 +11,7 @@
 #include "server/coordinator/messages/orders.h"
 #include "server/coordinator/quarantine/quarantine.h"
 #include "server/coordinator/recovery/recovery.h"
+#include "server/coordinator/runs/runs.h"
 #include "server/coordinator/state/action.h"
 #include "server/coordinator/state/candidates.h"
 #include "server/coordinator/state/member.h"
@@ -157,10 +158,10 @@ static void take_up_server(struct coordinator *coordinator, struct member *serve
     for (int at = 0; run && !run->is_load_due && at < run->n_servers; at++)
       if (strcmp(run->servers[at].id, server->id) == 0 && !run->servers[at].member)
         part = &run->servers[at];
-    if (part && run->incarnation == hosted->incarnation &&
-        (run->state == WEIR__RUN_STATE__RUNNING || run->state == WEIR__RUN_STATE__FINISHING))
+    if (part && run->incarnation == hosted->incarnation && coordinator_has_blocks(run)) {
+      coordinator_raise_hold(coordinator, run, hosted->hold); /* the store may not have had that */
       coordinator_server_kept(coordinator, run, part, server, hosted->version);
-    else
+    } else
       coordinator_order_unload(coordinator, hosted->run, server, "the run has gone on without it");
   }
   for (int i = 0; i < coordinator->n_runs; i++) { /* parts that it has not any more */
@@ -185,6 +186,8 @@ static void take_up_worker(struct coordinator *coordinator, struct member *worke
     if (run && !worker->run && worker->state == WORKER_IDLE && coordinator_has_labels(run, worker) &&
         (run->state == WEIR__RUN_STATE__LOADING || run->state == WEIR__RUN_STATE__RUNNING))
       take_up_run(coordinator, worker, run, hello->runs[i]);
+    else if (run && run->state == WEIR__RUN_STATE__HELD)
+      coordinator_order_rest(coordinator, run->id, worker, "the run is held");
     else if (!run || run != worker->run)
       coordinator_order_unload(coordinator, hello->runs[i]->run, worker, "the run has gone on without it");
   }

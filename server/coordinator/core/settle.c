@@ -20,7 +20,6 @@
 #include "server/coordinator/state/candidates.h"
 #include "server/coordinator/state/event_log.h"
 #include "server/coordinator/state/member.h"
-#include "server/coordinator/state/rate.h"
 #include "server/coordinator/state/room.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
@@ -38,16 +37,17 @@ static void runs_save(struct coordinator *coordinator);
 
 /* It has members, or is to have servers. */
 static bool is_live(const struct run *run) {
-  return run->state == WEIR__RUN_STATE__LOADING || run->state == WEIR__RUN_STATE__RUNNING ||
-         run->state == WEIR__RUN_STATE__FINISHING;
+  return run->state == WEIR__RUN_STATE__LOADING || coordinator_has_blocks(run);
 }
 
 void coordinator_settle(struct coordinator *coordinator, const char *reported) {
   const struct run *only = reported ? coordinator_run(coordinator, reported) : NULL;
   bool has_weighed;
   for (int i = 0; i < coordinator->n_runs; i++)
-    if (!coordinator_is_over(coordinator->runs[i]))
+    if (!coordinator_is_over(coordinator->runs[i])) {
       coordinator_recover(coordinator, coordinator->runs[i]);
+      coordinator_hold_when_due(coordinator, coordinator->runs[i]);
+    }
   has_weighed = coordinator_claims_changed(coordinator) || coordinator->is_weigh_due ||
                 (only && turn_is_over(&only->turn, coordinator->now_ms));
   if (has_weighed) {
@@ -162,6 +162,7 @@ static void load_servers(struct coordinator *coordinator, struct run *run) {
     run->servers[i].host = mem_strdup(chosen[i]->host);
     run->servers[i].member = chosen[i];
     run->servers[i].key = chosen[i]->key;
+    run->servers[i].told_hold = coordinator_run_hold(run);
   }
   free(chosen);
   run->is_load_due = false;
@@ -237,11 +238,7 @@ static void start_when_loaded(struct coordinator *coordinator, struct run *run) 
   coordinator_ready_workers(coordinator, run, &n);
   if (n == 0) /* no team is whole */
     return;
-  coordinator_clock_start(coordinator, run);
-  run->rate = (struct rate){0};
-  rate_add(&run->rate, coordinator->now_ms, 0);
-  run->reported_ms = run->checkpointing.since_ms = coordinator->now_ms;
-  run->credit_s = 0;
+  coordinator_measure_anew(coordinator, run);
   run->is_begun = run->is_start_awaited = true;
   run->awaited_ms = coordinator->now_ms;
   coordinator_workers_changed(run);

@@ -124,8 +124,25 @@ int coordinator_check_room(const struct coordinator *coordinator, const Weir__Ru
 int coordinator_live_runs(const struct coordinator *coordinator) {
   int count = 0;
   for (int i = 0; i < coordinator->n_runs; i++)
-    count += !coordinator_is_over(coordinator->runs[i]);
+    count +=
+        !coordinator_is_over(coordinator->runs[i]) && coordinator->runs[i]->state != WEIR__RUN_STATE__HELD;
   return count;
+}
+
+int coordinator_check_hold(const struct coordinator *coordinator, const char *id, uint64_t step,
+                           struct err *err) {
+  const struct run *run = coordinator_run(coordinator, id);
+  const Weir__TrainSpec *train = run ? run->spec->train : NULL;
+  if (!run)
+    return err_set(err, ERR_NOT_FOUND, "no run '%.100s'", id);
+  if (coordinator_is_over(run))
+    return err_set(err, ERR_INVALID, "train.hold: run '%s' is over: nothing more is computed of it", id);
+  if (step == 0 || (train->has_hold && step == train->hold))
+    return 0;
+  if (!train->has_hold || step < train->hold)
+    return err_set(err, ERR_INVALID, "train.hold: run '%s' has %s: a hold is only ever raised", id,
+                   train->has_hold ? "a higher one" : "none");
+  return plan_is_known(&run->plan) ? plan_check_hold(&run->plan, step, err) : 0;
 }
 
 bool coordinator_list_checkpoints(const struct coordinator *coordinator, const char *id, struct arena *arena,
@@ -190,6 +207,7 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
   info->share = run->claim.is_made ? run->claim.share : info->workers;
   info->parent = run->origin.parent;
   info->parent_step = run->origin.step;
+  info->hold = coordinator_run_hold(run) == UINT64_MAX ? 0 : coordinator_run_hold(run);
   info->weights_sha256 = (char *)run->weights_sha256;
   info->submitted_unix_ms = run->submitted_unix_ms;
   info->finished_unix_ms = run->is_stop_awaited ? 0 : run->finished_unix_ms;

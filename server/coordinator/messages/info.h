@@ -56,7 +56,13 @@ int coordinator_find_quarantine(const struct coordinator *coordinator, const cha
 int coordinator_check_room(const struct coordinator *coordinator, const Weir__RunSpec *spec,
                            const uint32_t *block_elems, uint32_t n_blocks, struct err *err);
 
-int coordinator_live_runs(const struct coordinator *coordinator); /* not over */
+int coordinator_live_runs(const struct coordinator *coordinator); /* neither over nor HELD */
+
+/* Whether the hold of the run may be raised to `step`; 0: whether it may have none any more. Errors:
+   NOT_FOUND; INVALID, naming train.hold: the run is over or has no hold, `step` is no higher than it, or
+   not a version at which the run may be held. */
+int coordinator_check_hold(const struct coordinator *coordinator, const char *id, uint64_t step,
+                           struct err *err);
 
 /* The committed checkpoints of a run, by step, built in the arena. False if there is no such run. */
 bool coordinator_list_checkpoints(const struct coordinator *coordinator, const char *id, struct arena *arena,

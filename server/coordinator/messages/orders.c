@@ -33,6 +33,12 @@ static void order_view(struct coordinator *coordinator, const Weir__View *common
                        Weir__Assignment **assignments, size_t n);
 static void companions_find(struct arena *arena, struct companions *companions, int worker);
 
+/* As messages have it: 0 is none. */
+static uint64_t hold_of(const struct run *run) {
+  uint64_t hold = coordinator_run_hold(run);
+  return hold == UINT64_MAX ? 0 : hold;
+}
+
 void coordinator_order_welcome(struct coordinator *coordinator, const struct member *member) {
   Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_WELCOME);
   order->welcome = arena_new(&coordinator->actions->arena, sizeof *order->welcome);
@@ -134,6 +140,7 @@ static Weir__View view_of(struct arena *arena, const struct run *run) {
   view.plan = coordinator_plan_message(arena, run);
   view.servers = coordinator_endpoints(arena, run);
   view.n_servers = (size_t)run->n_servers;
+  view.hold = hold_of(run);
   return view;
 }
 
@@ -192,6 +199,17 @@ void coordinator_order_keep(struct coordinator *coordinator, const struct run *r
   order->keep->run = run->id;
   order->keep->incarnation = run->incarnation;
   order->keep->step = run->step;
+  order->keep->hold = hold_of(run);
+}
+
+void coordinator_order_hold(struct coordinator *coordinator, const struct run *run,
+                            const struct member *server) {
+  Weir__Order *order = order_new(coordinator, server, WEIR__ORDER__BODY_HOLD);
+  order->hold = arena_new(&coordinator->actions->arena, sizeof *order->hold);
+  weir__hold__init(order->hold);
+  order->hold->run = run->id;
+  order->hold->incarnation = run->incarnation;
+  order->hold->step = hold_of(run);
 }
 
 static Weir__UnloadRun *order_unload(struct coordinator *coordinator, const char *run,

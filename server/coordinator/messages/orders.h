@@ -24,6 +24,9 @@ void coordinator_order_write(struct coordinator *coordinator, const struct run *
                              const struct member *member);
 void coordinator_order_keep(struct coordinator *coordinator, const struct run *run,
                             const struct member *member);
+/* The hold was raised. */
+void coordinator_order_hold(struct coordinator *coordinator, const struct run *run,
+                            const struct member *server);
 void coordinator_order_unload(struct coordinator *coordinator, const char *run, const struct member *member,
                               const char *reason);
 /* As coordinator_order_unload, to a worker that may be given the run again. */

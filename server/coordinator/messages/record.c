@@ -43,7 +43,7 @@ void coordinator_commit(struct coordinator *coordinator, const struct run *run) 
   }
   action->run = run->id;
   action->step = manifest->step;
-  action->is_last = manifest->step == run->plan.steps;
+  action->is_last = manifest->step == run->plan.steps || run->is_stopping;
   action->manifest = manifest;
 }
 
@@ -96,7 +96,7 @@ void coordinator_save(struct coordinator *coordinator, const struct run *run) {
   record->finished_unix_ms = run->finished_unix_ms;
   record->evaluation = run->evaluation;
   record->train_seconds = info.train_seconds;
-  record->samples_per_second = run->state == WEIR__RUN_STATE__DONE ? info.samples_per_second : 0;
+  record->samples_per_second = coordinator_has_result(run) ? info.samples_per_second : 0;
   action->run = run->id;
   action->record = record;
   action->is_awaited = run->is_save_awaited || run->is_start_awaited || run->is_stop_awaited;

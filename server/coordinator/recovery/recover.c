@@ -47,6 +47,7 @@ void coordinator_server_kept(struct coordinator *coordinator, struct run *run, s
   free(server->host);
   server->host = mem_strdup(member->host);
   server->is_gone = false;
+  server->told_hold = coordinator_run_hold(run);
   run->is_info_due = true;
   if (version > making->newest && version < run->plan.steps)
     making->newest = version;
@@ -58,8 +59,7 @@ void coordinator_server_kept(struct coordinator *coordinator, struct run *run, s
 }
 
 void coordinator_recover(struct coordinator *coordinator, struct run *run) {
-  bool holds_servers = run->state == WEIR__RUN_STATE__LOADING || run->state == WEIR__RUN_STATE__RUNNING ||
-                       run->state == WEIR__RUN_STATE__FINISHING;
+  bool holds_servers = run->state == WEIR__RUN_STATE__LOADING || coordinator_has_blocks(run);
   int lost = coordinator_lost_servers(run), replaced = 0;
   bool is_hopeless = false;
   if (lost == 0 || !holds_servers || run->checkpointing.is_committing)
@@ -106,7 +106,7 @@ void coordinator_roll_back(struct coordinator *coordinator, struct run *run, con
   coordinator_new_incarnation(coordinator, run, step);
   if (run->state != WEIR__RUN_STATE__LOADING)
     coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__LOADING);
-  if (run->is_pausing)
+  if (run->is_pausing && !run->is_stopping)
     coordinator_pause_now(coordinator, run);
 }
 

@@ -83,7 +83,7 @@ static int record_check(const struct coordinator *coordinator, const Weir__RunRe
                         Weir__RunSpec *spec, struct err *err) {
   if (!*record->run || coordinator_run(coordinator, record->run))
     return err_set(err, ERR_EXISTS, "the run is there already");
-  if (record->state < WEIR__RUN_STATE__QUEUED || record->state > WEIR__RUN_STATE__PAUSED)
+  if (record->state < WEIR__RUN_STATE__QUEUED || record->state > WEIR__RUN_STATE__STOPPED)
     return err_set(err, ERR_CORRUPT, "its record names state %d", (int)record->state);
   if (!spec || record->n_block_elems == 0)
     return err_set(err, ERR_CORRUPT, "its record has no %s", spec ? "blocks" : "spec");
@@ -141,8 +141,7 @@ static void restore_progress(struct run *run, const struct restored_run *restore
     step = run->plan.steps;
   restore_evaluation(run, restored->record->evaluation, step);
   coordinator_progress_reset(run, step);
-  run->is_begun |= run->base_step > run->origin.step || run->state == WEIR__RUN_STATE__RUNNING ||
-                   run->state == WEIR__RUN_STATE__FINISHING;
+  run->is_begun |= run->base_step > run->origin.step || coordinator_has_blocks(run);
   run->trained_seconds = restored->record->train_seconds;
   if (seconds > run->trained_seconds && !coordinator_is_over(run))
     run->trained_seconds = seconds; /* the record is older than the newest events */
@@ -165,8 +164,7 @@ static void restore_servers(struct coordinator *coordinator, struct run *run, co
   int n = (int)record->n_servers;
   for (int i = 0; i < n; i++)
     coordinator_id_seen(coordinator, record->servers[i]->id);
-  if ((run->state != WEIR__RUN_STATE__RUNNING && run->state != WEIR__RUN_STATE__FINISHING) || n == 0 ||
-      !plan_is_known(&run->plan))
+  if (!coordinator_has_blocks(run) || n == 0 || !plan_is_known(&run->plan))
     return;
   run->servers = mem_new((size_t)n * sizeof *run->servers);
   for (int i = 0; i < n; i++) {
@@ -180,12 +178,13 @@ static void restore_servers(struct coordinator *coordinator, struct run *run, co
 }
 
 static void go_on(struct coordinator *coordinator, struct run *run) {
-  bool is_active = run->state == WEIR__RUN_STATE__RUNNING || run->state == WEIR__RUN_STATE__FINISHING;
-  if (is_active && coordinator_is_complete(run)) { /* it was about to say so */
+  if (run->state == WEIR__RUN_STATE__STOPPED || run->state == WEIR__RUN_STATE__PAUSED)
+    coordinator_progress_reset(run, coordinator_newest_checkpoint(run));
+  if (coordinator_has_blocks(run) && coordinator_is_complete(run)) { /* it was about to say so */
     if (run->state == WEIR__RUN_STATE__RUNNING)
       coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__FINISHING);
     coordinator_run_done(coordinator, run);
-  } else if (is_active && !run->is_load_due) {
+  } else if (coordinator_has_blocks(run) && !run->is_load_due) {
     for (int i = 0; i < run->n_servers; i++) { /* everybody has to notice and come back */
       run->servers[i].lost_ms = coordinator->now_ms;
       run->servers[i].grace_ms = GRACE_TIMES * coordinator->options.server_grace_ms;
@@ -196,23 +195,21 @@ static void go_on(struct coordinator *coordinator, struct run *run) {
     run->reported_ms = run->checkpointing.since_ms = coordinator->now_ms;
     if (run->state == WEIR__RUN_STATE__RUNNING)
       coordinator_clock_start(coordinator, run);
-  } else if (is_active || run->state == WEIR__RUN_STATE__LOADING)
+  } else if (coordinator_has_blocks(run) || run->state == WEIR__RUN_STATE__LOADING)
     coordinator_roll_back(coordinator, run, "the coordinator was restarted");
   else if (run->origin.step && coordinator_has_lost_base(run) && !coordinator_is_over(run))
     coordinator_fail_without_base(coordinator, run, "its record has none");
   else if (run->state == WEIR__RUN_STATE__QUEUED) /* servers may have been told to load it */
     coordinator_new_incarnation(coordinator, run, run->base_step);
-  else if (run->state == WEIR__RUN_STATE__PAUSED)
-    coordinator_progress_reset(run, coordinator_newest_checkpoint(run));
-  else if (has_told_its_end(run))
+  else if (run->state != WEIR__RUN_STATE__PAUSED && has_told_its_end(run))
     run->is_info_due = false;
-  else if (run->state == WEIR__RUN_STATE__DONE)
+  else if (coordinator_has_result(run))
     coordinator_publish_done(coordinator, run);
 }
 
 static bool has_told_its_end(const struct run *run) {
   const struct logged_event *last = run->events.count ? &run->events.items[run->events.count - 1] : NULL;
-  if (!last || run->state == WEIR__RUN_STATE__DONE)
+  if (!last || coordinator_has_result(run))
     return last && last->kind == WEIR__RUN_EVENT__EVENT_DONE;
   return last->kind == WEIR__RUN_EVENT__EVENT_INFO && last->info->state == run->state;
 }

@@ -20,6 +20,7 @@
 enum { PAUSE_LEAST_MS = 1000, PAUSE_MOST_MS = 30000, MESSAGE_MAX = 1000, SHA256_LENGTH = 64 };
 #define LEAD_MOST (UINT64_C(1) << 16)
 
+static void checkpoint_stand(struct coordinator *coordinator, struct run *run);
 static bool is_due_now(const struct coordinator *coordinator, const struct run *run);
 static uint64_t next_boundary(const struct plan *plan, uint64_t from);
 static uint64_t next_multiple(uint64_t of, uint64_t from);
@@ -35,15 +36,14 @@ static void checkpoint_committed(struct coordinator *coordinator, struct run *ru
 
 void coordinator_checkpoint_when_due(struct coordinator *coordinator, struct run *run) {
   struct checkpointing *making = &run->checkpointing;
-  bool is_last = run->state == WEIR__RUN_STATE__FINISHING, is_due;
   uint64_t newest = run->step > making->newest ? run->step : making->newest;
   uint64_t soon = newest + making->lead, step;
-  if ((run->state != WEIR__RUN_STATE__RUNNING && !is_last) || making->is_committing ||
-      coordinator_lost_servers(run) > 0 || coordinator->now_ms < making->retry_ms)
+  bool is_due;
+  if (!coordinator_has_blocks(run) || making->is_committing || coordinator_lost_servers(run) > 0 ||
+      coordinator->now_ms < making->retry_ms)
     return;
-  if (is_last) {
-    if (making->step != run->plan.steps)
-      checkpoint_order(coordinator, run, run->plan.steps);
+  if (run->state != WEIR__RUN_STATE__RUNNING) {
+    checkpoint_stand(coordinator, run);
     return;
   }
   if (making->is_for_pause)
@@ -56,7 +56,23 @@ void coordinator_checkpoint_when_due(struct coordinator *coordinator, struct run
   if (making->step && !run->is_pausing && (!is_due || making->step <= soon))
     return; /* it is on its way */
   step = is_due ? soon : next_boundary(&run->plan, soon);
-  if (step < run->plan.steps)
+  if (step < run->plan.steps && step < coordinator_run_hold(run)) /* there it has one in any case */
+    checkpoint_order(coordinator, run, step);
+}
+
+/* Of the version at which nothing more is computed: the last one, or the one at which the run is held. */
+static void checkpoint_stand(struct coordinator *coordinator, struct run *run) {
+  struct checkpointing *making = &run->checkpointing;
+  bool is_held = run->state == WEIR__RUN_STATE__HELD;
+  uint64_t step = is_held ? coordinator_run_hold(run) : run->plan.steps;
+  bool is_there = is_held && coordinator_newest_checkpoint(run) == step;
+  if (is_there)
+    coordinator_stop_training(coordinator, run); /* if it is to pause, or to stop */
+  if (is_there && !run->is_stopping)
+    return;
+  if (making->step == step)
+    making->is_for_pause |= run->is_pausing;
+  else
     checkpoint_order(coordinator, run, step);
 }
 
@@ -70,12 +86,8 @@ static bool is_due_now(const struct coordinator *coordinator, const struct run *
 
 /* The smallest version from `from` on that the plan has checkpointed, the last one aside; else UINT64_MAX. */
 static uint64_t next_boundary(const struct plan *plan, uint64_t from) {
-  uint64_t by_steps = next_multiple(plan->checkpoint_every_steps, from), by_eval = UINT64_MAX;
-  if (plan->checkpoints_evaluated && plan->eval_samples) {
-    uint64_t epochs = (from * plan->batch + plan->train_samples - 1) / plan->train_samples;
-    by_eval = plan->eval_every_steps ? next_multiple(plan->eval_every_steps, from)
-                                     : epochs * plan->train_samples / plan->batch;
-  }
+  uint64_t by_steps = next_multiple(plan->checkpoint_every_steps, from);
+  uint64_t by_eval = plan->checkpoints_evaluated ? plan_next_evaluated(plan, from) : UINT64_MAX;
   return by_steps < by_eval ? by_steps : by_eval;
 }
 
@@ -228,8 +240,8 @@ static void checkpoint_committed(struct coordinator *coordinator, struct run *ru
   *making->message = 0;
   if (run->state == WEIR__RUN_STATE__FINISHING && result->step == run->plan.steps)
     coordinator_run_done(coordinator, run);
-  else if (is_for_pause && run->is_pausing)
-    coordinator_pause_now(coordinator, run);
+  else if (is_for_pause)
+    coordinator_stop_training(coordinator, run);
 }
 
 void coordinator_store_told(struct coordinator *coordinator, const char *message) {

@@ -1,6 +1,7 @@
 /* Runs stopped and taken up again at people's wish. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/log.h"
 #include "server/coordinator/runs/checkpoints.h"
@@ -9,7 +10,19 @@
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 
+enum { SHA256_LENGTH = 64 };
+
 static void clear_kind(struct run *run);
+
+static bool can_checkpoint(const struct run *run) {
+  return run->state == WEIR__RUN_STATE__RUNNING || run->state == WEIR__RUN_STATE__HELD;
+}
+
+static void end_soon(struct coordinator *coordinator, struct run *run) {
+  run->is_pausing = run->is_info_due = true;
+  run->checkpointing.retry_ms = 0; /* whoever asks now wants to know now */
+  run->idle_ms = coordinator->now_ms;
+}
 
 void coordinator_run_cancelled(struct coordinator *coordinator, const char *id) {
   struct run *run = coordinator_run(coordinator, id);
@@ -25,11 +38,28 @@ void coordinator_run_paused(struct coordinator *coordinator, const char *id) {
     return;
   if (run->state == WEIR__RUN_STATE__QUEUED || run->state == WEIR__RUN_STATE__LOADING)
     coordinator_pause_now(coordinator, run);
-  else if (run->state == WEIR__RUN_STATE__RUNNING && !run->is_pausing) {
-    run->is_pausing = run->is_info_due = true;
-    run->checkpointing.retry_ms = 0; /* whoever asks now wants to know now */
-    run->idle_ms = coordinator->now_ms;
-  }
+  else if (can_checkpoint(run) && !run->is_pausing)
+    end_soon(coordinator, run);
+}
+
+void coordinator_run_stopped(struct coordinator *coordinator, const char *id) {
+  struct run *run = coordinator_run(coordinator, id);
+  if (!run || !can_checkpoint(run) || run->is_stopping)
+    return;
+  run->is_stopping = true;
+  end_soon(coordinator, run);
+}
+
+/* A checkpoint that has no hash of its weights is made once more, at a later version or, of a run that is
+   held, at the same one. */
+void coordinator_stop_training(struct coordinator *coordinator, struct run *run) {
+  const Weir__CheckpointInfo *newest = coordinator_newest_info(run);
+  if (!run->is_pausing)
+    return;
+  if (!run->is_stopping)
+    coordinator_pause_now(coordinator, run);
+  else if (newest && strlen(newest->weights_sha256) == SHA256_LENGTH)
+    coordinator_run_end(coordinator, run, newest, WEIR__RUN_STATE__STOPPED);
 }
 
 void coordinator_pause_now(struct coordinator *coordinator, struct run *run) {
@@ -46,7 +76,8 @@ void coordinator_pause_now(struct coordinator *coordinator, struct run *run) {
 }
 
 void coordinator_pause_when_idle(struct coordinator *coordinator, struct run *run) {
-  if (!run->is_pausing || run->state != WEIR__RUN_STATE__RUNNING || run->checkpointing.is_committing)
+  if (!run->is_pausing || run->is_stopping || run->state != WEIR__RUN_STATE__RUNNING ||
+      run->checkpointing.is_committing)
     return;
   if (coordinator_count_workers(coordinator, run, WORKER_READY) > 0)
     run->idle_ms = coordinator->now_ms;

@@ -26,9 +26,8 @@ static void take_metrics(struct coordinator *coordinator, const struct run *run,
 struct run *coordinator_reporting_run(struct coordinator *coordinator, const struct member *member,
                                       const char *id, uint64_t incarnation) {
   struct run *run = coordinator_run(coordinator, id);
-  bool is_training =
-      run && (run->state == WEIR__RUN_STATE__RUNNING || run->state == WEIR__RUN_STATE__FINISHING);
-  if (is_training && run->incarnation == incarnation && coordinator_run_server(run, member))
+  if (run && coordinator_has_blocks(run) && run->incarnation == incarnation &&
+      coordinator_run_server(run, member))
     return run;
   log_event(LOG_DEBUG, "coordinator", "report_ignored", "id=%s run=\"%.60s\"", member->id, id);
   return NULL;
@@ -135,7 +134,7 @@ void coordinator_finish_when_complete(struct coordinator *coordinator, struct ru
   if (plan_evaluates(&run->plan, run->plan.steps) &&
       (!run->evaluation || run->evaluation->step < run->plan.steps))
     return;
-  run->is_pausing = false; /* it ends before it could */
+  run->is_pausing = run->is_stopping = false; /* it ends before it could */
   coordinator_clock_stop(coordinator, run);
   coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__FINISHING);
   if (coordinator_is_complete(run)) /* it only evaluated: there is nothing to write */
@@ -155,11 +154,18 @@ bool coordinator_is_complete(const struct run *run) {
 
 void coordinator_run_done(struct coordinator *coordinator, struct run *run) {
   CHECK(coordinator_is_complete(run));
-  if (run->plan.steps > 0) /* else they are the model's, which was hashed at submission */
-    memcpy(run->weights_sha256, last_checkpoint(run)->weights_sha256, sizeof run->weights_sha256);
-  coordinator_progress_reset(run, run->plan.steps);
+  /* Of a run of no steps they are the model's, which was hashed at submission. */
+  coordinator_run_end(coordinator, run, run->plan.steps > 0 ? last_checkpoint(run) : NULL,
+                      WEIR__RUN_STATE__DONE);
+}
+
+void coordinator_run_end(struct coordinator *coordinator, struct run *run, const Weir__CheckpointInfo *last,
+                         Weir__RunState state) {
+  if (last)
+    memcpy(run->weights_sha256, last->weights_sha256, sizeof run->weights_sha256);
+  coordinator_progress_reset(run, last ? last->step : 0);
   coordinator_run_set_message(run, "");
-  coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__DONE);
+  coordinator_run_set_state(coordinator, run, state);
 }
 
 void coordinator_progress_reset(struct run *run, uint64_t step) {
@@ -171,6 +177,14 @@ void coordinator_progress_reset(struct run *run, uint64_t step) {
   message_free(run->evaluation);
   run->evaluation = evaluated ? message_copy(evaluated->eval) : NULL;
   run->checkpointing.newest = step;
+}
+
+void coordinator_measure_anew(struct coordinator *coordinator, struct run *run) {
+  coordinator_clock_start(coordinator, run);
+  run->rate = (struct rate){0};
+  rate_add(&run->rate, coordinator->now_ms, 0);
+  run->reported_ms = run->checkpointing.since_ms = coordinator->now_ms;
+  run->credit_s = 0;
 }
 
 /* The clock runs on while a run that began recovers: that is part of what training took. */

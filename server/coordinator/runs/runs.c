@@ -28,14 +28,18 @@ enum { RUNS_KEPT = 1000, MESSAGE_MAX = 1500, REFERENCE_MAX = 400 };
 #define TO(state) (1u << WEIR__RUN_STATE__##state)
 static const unsigned transitions[] = {
     [WEIR__RUN_STATE__QUEUED] = TO(LOADING) | TO(PAUSED) | TO(FAILED) | TO(CANCELLED),
-    [WEIR__RUN_STATE__LOADING] = TO(QUEUED) | TO(RUNNING) | TO(PAUSED) | TO(FAILED) | TO(CANCELLED),
-    [WEIR__RUN_STATE__RUNNING] =
-        TO(LOADING) | TO(FINISHING) | TO(PAUSED) | TO(FAILED) | TO(CANCELLED), /* LOADING: rolled back */
+    [WEIR__RUN_STATE__LOADING] =
+        TO(QUEUED) | TO(RUNNING) | TO(PAUSED) | TO(FAILED) | TO(CANCELLED) | TO(HELD),
+    [WEIR__RUN_STATE__RUNNING] = TO(LOADING) | TO(FINISHING) | TO(PAUSED) | TO(FAILED) | TO(CANCELLED) |
+                                 TO(HELD) | TO(STOPPED), /* LOADING: rolled back */
     [WEIR__RUN_STATE__FINISHING] = TO(LOADING) | TO(DONE) | TO(FAILED) | TO(CANCELLED),
     [WEIR__RUN_STATE__DONE] = 0,
     [WEIR__RUN_STATE__FAILED] = TO(QUEUED) | TO(DONE), /* resumed; DONE: its last version is there */
     [WEIR__RUN_STATE__CANCELLED] = TO(QUEUED) | TO(DONE),
     [WEIR__RUN_STATE__PAUSED] = TO(QUEUED) | TO(DONE) | TO(FAILED) | TO(CANCELLED),
+    [WEIR__RUN_STATE__HELD] =
+        TO(LOADING) | TO(RUNNING) | TO(PAUSED) | TO(FAILED) | TO(CANCELLED) | TO(STOPPED),
+    [WEIR__RUN_STATE__STOPPED] = 0,
 };
 #undef TO
 
@@ -66,11 +70,11 @@ void coordinator_run_saved(struct coordinator *coordinator, const struct saved_s
   if (!run || run->incarnation != saved->incarnation)
     return;
   run->is_save_awaited = false;
-  run->is_start_awaited &= saved->state != WEIR__RUN_STATE__RUNNING;
+  run->is_start_awaited &= saved->state != WEIR__RUN_STATE__RUNNING && saved->state != WEIR__RUN_STATE__HELD;
   if (!run->is_stop_awaited || run->state != saved->state)
     return;
   run->is_stop_awaited = false;
-  if (run->state == WEIR__RUN_STATE__DONE)
+  if (coordinator_has_result(run))
     coordinator_publish_done(coordinator, run);
 }
 
@@ -134,6 +138,7 @@ void coordinator_run_set(struct coordinator *coordinator, const char *id, const 
   if (!run || coordinator_is_over(run))
     return;
   run->turn.is_in_line &= spec->priority == run->spec->priority;
+  coordinator_raise_hold(coordinator, run, spec->train->has_hold ? spec->train->hold : 0);
   spec_take_live(run->spec, spec);
   run->is_info_due = run->is_save_due = true;
 }
@@ -189,7 +194,7 @@ static void run_release(struct coordinator *coordinator, struct run *run) {
   coordinator_checkpoint_abandon(run);
   coordinator_reissue_free(run);
   coordinator_clock_stop(coordinator, run);
-  run->is_view_due = run->is_pausing = false;
+  run->is_view_due = run->is_pausing = run->is_stopping = false;
   run->is_load_due = true;
 }
 
@@ -198,7 +203,7 @@ void coordinator_publish_done(struct coordinator *coordinator, struct run *run) 
   Weir__DoneEvent done = WEIR__DONE_EVENT__INIT;
   Weir__RunInfo info;
   coordinator_info_fill(coordinator, run, coordinator->now_ms, &info);
-  done.steps = run->plan.steps;
+  done.steps = run->step;
   done.accuracy = info.accuracy;
   done.loss = info.eval_loss;
   done.metrics = info.metrics;

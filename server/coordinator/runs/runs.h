@@ -2,6 +2,7 @@
 
    runs.c      their states, from submission to the end
    pause.c     stopped and taken up again at people's wish
+   hold.c      held at a version, and let go on
    progress.c  what servers report, up to the last version */
 #ifndef WEIR_SERVER_COORDINATOR_RUNS_RUNS_H
 #define WEIR_SERVER_COORDINATOR_RUNS_RUNS_H
@@ -20,7 +21,7 @@ void coordinator_run_set_state(struct coordinator *coordinator, struct run *run,
 /* The store has a record of the run. Where that has the state in which the run stopped, clients are told of
    it from now on. */
 void coordinator_run_saved(struct coordinator *coordinator, const struct saved_state *saved);
-/* The last event of a run that is DONE. */
+/* The last event of a run that is DONE or STOPPED. */
 void coordinator_publish_done(struct coordinator *coordinator, struct run *run);
 void coordinator_run_fail(struct coordinator *coordinator, struct run *run, bool is_bad_input,
                           const char *format, ...) __attribute__((format(printf, 4, 5)));
@@ -42,8 +43,24 @@ void coordinator_run_paused(struct coordinator *coordinator, const char *id);
 void coordinator_run_resumed(struct coordinator *coordinator, const char *id, uint64_t step);
 /* The run holds nothing and stands at its newest checkpoint. */
 void coordinator_pause_now(struct coordinator *coordinator, struct run *run);
+/* A run that computes, or is held, ends with its next checkpoint, and keeps its result: STOPPED. */
+void coordinator_run_stopped(struct coordinator *coordinator, const char *id);
+/* Of a run that is to pause or to stop: at its newest checkpoint, if that is enough. To stop, it must have
+   the hash of its weights. */
+void coordinator_stop_training(struct coordinator *coordinator, struct run *run);
 /* Ends a pause that waits for a checkpoint which cannot come, as no worker is there to get to its step. */
 void coordinator_pause_when_idle(struct coordinator *coordinator, struct run *run);
+
+/* hold.c */
+/* All blocks of a server are at the hold. */
+void coordinator_held(struct coordinator *coordinator, struct member *member, const Weir__RunHeld *held);
+/* A run that has come to its hold is HELD; servers are told a hold that they do not know. */
+void coordinator_hold_when_due(struct coordinator *coordinator, struct run *run);
+/* The hold is `step` from now on, or 0: there is none any more. A run without one, or with a higher one,
+   stays as it is. One that is HELD goes on. */
+void coordinator_raise_hold(struct coordinator *coordinator, struct run *run, uint64_t step);
+/* The same of the run with that id, if it is there and not over. */
+void coordinator_hold_raised(struct coordinator *coordinator, const char *id, uint64_t step);
 
 /* progress.c */
 /* The run that a server reports on, if it may, in its present incarnation; else NULL. */
@@ -61,8 +78,14 @@ void coordinator_finish_when_complete(struct coordinator *coordinator, struct ru
  */
 bool coordinator_is_complete(const struct run *run);
 void coordinator_run_done(struct coordinator *coordinator, struct run *run);
+/* The run ends DONE or STOPPED with that checkpoint, which has the hash of its weights; NULL: at version 0.
+ */
+void coordinator_run_end(struct coordinator *coordinator, struct run *run, const Weir__CheckpointInfo *last,
+                         Weir__RunState state);
 /* Sets the progress that the run shows back to version `step`. */
 void coordinator_progress_reset(struct run *run, uint64_t step);
+/* It trains from now on: its clock goes on, and its speed is measured anew. */
+void coordinator_measure_anew(struct coordinator *coordinator, struct run *run);
 void coordinator_clock_start(struct coordinator *coordinator, struct run *run);
 void coordinator_clock_stop(struct coordinator *coordinator, struct run *run);
 

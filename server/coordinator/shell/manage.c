@@ -1,5 +1,5 @@
-/* What people ask of runs and their checkpoints: cancel, pause, resume, set, list, verify, collect garbage.
- */
+/* What people ask of runs and their checkpoints: cancel, pause, stop, resume, set, list, verify, collect
+   garbage. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +28,7 @@ struct damage_lines {
   size_t n;
 };
 
+static int stop_allowed(const Weir__RunInfo *info, struct err *err);
 static int pause_allowed(const Weir__RunInfo *info, struct err *err);
 static int resume_allowed(const Weir__RunInfo *info, struct err *err);
 static void unknown_step(const Weir__ListCheckpointsReply *known, uint64_t wanted, struct err *err);
@@ -52,6 +53,10 @@ static const char *state_text(Weir__RunState state) {
     return "was cancelled";
   case WEIR__RUN_STATE__PAUSED:
     return "is paused";
+  case WEIR__RUN_STATE__HELD:
+    return "is held";
+  case WEIR__RUN_STATE__STOPPED:
+    return "was stopped";
   default:
     return "is in an unknown state";
   }
@@ -93,11 +98,47 @@ static void pause_run(struct coordinator_service *shell, struct rpc_call *call, 
   shell_stop_run(shell, call, &(struct coordinator_event){.kind = EVENT_RUN_PAUSED, .run = id});
 }
 
+static void stop_run(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  const Weir__RunRequest *request = message;
+  Weir__RunInfo info;
+  struct err err = ERR_NONE;
+  const char *id = run_of(shell, call, request->run, &info);
+  if (!id)
+    return;
+  if (stop_allowed(&info, &err)) {
+    rpc_call_finish(call, &err);
+    return;
+  }
+  shell_stop_run(shell, call, &(struct coordinator_event){.kind = EVENT_RUN_STOP, .run = id});
+}
+
+static int stop_allowed(const Weir__RunInfo *info, struct err *err) {
+  switch (info->state) {
+  case WEIR__RUN_STATE__RUNNING:
+  case WEIR__RUN_STATE__HELD:
+  case WEIR__RUN_STATE__STOPPED: /* nothing is left to do */
+    return 0;
+  case WEIR__RUN_STATE__QUEUED:
+  case WEIR__RUN_STATE__LOADING:
+    return err_set(err, ERR_INVALID,
+                   "run '%s' %s: it computes nothing yet that could be kept: 'weir cancel' ends it",
+                   info->run, state_text(info->state));
+  case WEIR__RUN_STATE__PAUSED:
+    return err_set(err, ERR_INVALID,
+                   "run '%s' is paused: 'weir export' takes its newest checkpoint, 'weir cancel' ends it",
+                   info->run);
+  default:
+    return err_set(err, ERR_INVALID, "run '%s' %s: there is nothing to stop", info->run,
+                   state_text(info->state));
+  }
+}
+
 static int pause_allowed(const Weir__RunInfo *info, struct err *err) {
   switch (info->state) {
   case WEIR__RUN_STATE__QUEUED:
   case WEIR__RUN_STATE__LOADING:
   case WEIR__RUN_STATE__RUNNING:
+  case WEIR__RUN_STATE__HELD:
   case WEIR__RUN_STATE__PAUSED: /* nothing is left to do */
     return 0;
   default:
@@ -141,6 +182,14 @@ static int resume_allowed(const Weir__RunInfo *info, struct err *err) {
     return 0;
   case WEIR__RUN_STATE__DONE:
     return err_set(err, ERR_INVALID, "run '%s' is done: there is nothing to resume", info->run);
+  case WEIR__RUN_STATE__HELD:
+    return err_set(err, ERR_INVALID,
+                   "run '%s' is held at step %" PRIu64
+                   ": 'weir set %s train.hold=STEP', or null, raises its hold",
+                   info->run, info->step, info->run);
+  case WEIR__RUN_STATE__STOPPED:
+    return err_set(err, ERR_INVALID, "run '%s' was stopped: 'weir fork' begins a run from its checkpoint",
+                   info->run);
   default:
     return err_set(err, ERR_INVALID, "run '%s' %s: it needs no resuming", info->run, state_text(info->state));
   }
@@ -161,8 +210,9 @@ static void set_run(struct coordinator_service *shell, struct rpc_call *call, co
   else if (request->n_settings == 0 || request->n_settings > SETTINGS_MAX)
     err_set(&err, ERR_INVALID, "%zu settings: at least one, and at most %d", request->n_settings,
             SETTINGS_MAX);
-  else
-    spec_set_live(spec, (const char *const *)request->settings, (int)request->n_settings, &err);
+  else if (spec_set_live(spec, (const char *const *)request->settings, (int)request->n_settings, &err) == 0 &&
+           spec->train->has_hold)
+    coordinator_check_hold(shell->core, id, spec->train->hold, &err);
   if (err.code) {
     rpc_call_finish(call, &err);
   } else {
@@ -374,6 +424,10 @@ void shell_cancel_on_message(struct rpc_call *call, const void *message, struct 
 
 void shell_pause_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   shell_ask(call, message, bytes, pause_run);
+}
+
+void shell_stop_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, stop_run);
 }
 
 void shell_set_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {

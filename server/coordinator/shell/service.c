@@ -222,6 +222,7 @@ static const struct rpc_method training_methods[TRAINING_METHODS] = {
     {.id = RPC_WATCH, .on_message = shell_watch_on_message, .on_closed = shell_watch_on_closed},
     {.id = RPC_CANCEL, .on_message = shell_cancel_on_message},
     {.id = RPC_PAUSE, .on_message = shell_pause_on_message},
+    {.id = RPC_STOP, .on_message = shell_stop_on_message},
     {.id = RPC_SET_RUN, .on_message = shell_set_on_message},
     {.id = RPC_RESUME, .on_message = shell_resume_on_message},
     {.id = RPC_LIST_CHECKPOINTS, .on_message = shell_list_checkpoints_on_message},

@@ -42,7 +42,7 @@ struct piece_hold;
 struct members_save;
 struct saved_run;
 
-enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 19, RUNS_LIVE_MAX = 500, RUN_ID_SIZE = 128 };
+enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 20, RUNS_LIVE_MAX = 500, RUN_ID_SIZE = 128 };
 
 /* The model of a run that is not over. */
 struct live_model {
@@ -179,6 +179,7 @@ void shell_close_stops(struct coordinator_service *shell, const char *why);
 /* manage.c */
 void shell_cancel_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_pause_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_stop_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_set_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_resume_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_list_checkpoints_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);

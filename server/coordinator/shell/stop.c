@@ -1,6 +1,6 @@
-/* Calls that cancel or pause a run. Where that stops the run, the call is answered once the store has the
-   run's new state. Where the store fails or is slow, the answer has the state of before: the run has stopped
-   all the same, but a successor of this coordinator would go on with it. */
+/* Calls that cancel, pause or stop a run. Where that stops the run, the call is answered once the store has
+   the run's new state. Where the store fails or is slow, the answer has the state of before: the run has
+   stopped all the same, but a successor of this coordinator would go on with it. */
 #include <stdlib.h>
 
 #include "server/coordinator/messages/info.h"

@@ -36,7 +36,7 @@ static void stored_run_fini(struct stored_run *run);
 
 static bool is_over(const Weir__RunRecord *record) {
   return record->state == WEIR__RUN_STATE__DONE || record->state == WEIR__RUN_STATE__FAILED ||
-         record->state == WEIR__RUN_STATE__CANCELLED;
+         record->state == WEIR__RUN_STATE__CANCELLED || record->state == WEIR__RUN_STATE__STOPPED;
 }
 
 int stored_runs_read(struct store *store, const struct store_record *guard, struct stored_runs *runs,
@@ -168,7 +168,7 @@ static const char *what_is_wrong(const Weir__RunRecord *record, const char *name
     return "it has no spec";
   if (spec_check(record->spec, err))
     return err->text;
-  if (record->state < WEIR__RUN_STATE__QUEUED || record->state > WEIR__RUN_STATE__PAUSED)
+  if (record->state < WEIR__RUN_STATE__QUEUED || record->state > WEIR__RUN_STATE__STOPPED)
     return "its state is unknown";
   if (record->n_block_elems == 0 || strlen(record->model_sha256) != STORE_KEY_SIZE - 1 ||
       (*record->outline_sha256 && strlen(record->outline_sha256) != STORE_KEY_SIZE - 1))

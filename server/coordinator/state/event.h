@@ -75,6 +75,8 @@ enum coordinator_event_kind {
   EVENT_RUN_PAUSED,
   EVENT_RUN_RESUMED,
   EVENT_RUN_SET,
+  EVENT_RUN_HOLD, /* the run's hold is raised */
+  EVENT_RUN_STOP, /* the run ends before its last step, and keeps its result */
   EVENT_RUN_RESTORED,
   EVENT_RUN_FORGOTTEN, /* a run that is over was deleted from the store */
   EVENT_RUN_SAVED,     /* an ACTION_SAVE that was waited for is durable */
@@ -97,7 +99,7 @@ struct coordinator_event {
     const Weir__MemberMessage *message; /* MEMBER_MESSAGE; any content */
     const char *reason;                 /* MEMBER_LEFT */
     const struct run_submission *submission;
-    const char *run; /* RUN_CANCELLED, RUN_PAUSED, RUN_FORGOTTEN: a whole id */
+    const char *run; /* RUN_CANCELLED, RUN_PAUSED, RUN_STOP, RUN_FORGOTTEN: a whole id */
     struct {
       const char *run;
       uint64_t step; /* a committed checkpoint's, or 0 */
@@ -106,6 +108,10 @@ struct coordinator_event {
       const char *run;
       const Weir__RunSpec *spec; /* which has what spec_take_live takes */
     } set;
+    struct {
+      const char *run;
+      uint64_t step; /* as coordinator_check_hold allows it; 0: no hold any more */
+    } hold;
     struct restored_run restored;
     struct saved_state saved;
     struct checkpoint_result checkpoint;

@@ -54,8 +54,7 @@ static uint64_t part_of_run(const struct coordinator *coordinator, const struct 
 static uint64_t taken_by(const struct coordinator *coordinator, const struct run *run,
                          const struct member *server) {
   const struct run_server *part;
-  if (run->state != WEIR__RUN_STATE__LOADING && run->state != WEIR__RUN_STATE__RUNNING &&
-      run->state != WEIR__RUN_STATE__FINISHING)
+  if (run->state != WEIR__RUN_STATE__LOADING && !coordinator_has_blocks(run))
     return 0;
   if (run->is_load_due)
     return coordinator_server_fits(run, server) ? part_of_run(coordinator, run) : 0;

@@ -122,14 +122,23 @@ struct run *coordinator_run(const struct coordinator *coordinator, const char *i
 }
 
 const char *coordinator_state_name(Weir__RunState state) {
-  static const char *const names[] = {"unknown", "queued", "loading",   "running", "finishing",
-                                      "done",    "failed", "cancelled", "paused"};
+  static const char *const names[] = {"unknown", "queued",    "loading", "running", "finishing", "done",
+                                      "failed",  "cancelled", "paused",  "held",    "stopped"};
   return names[state];
 }
 
 bool coordinator_is_over(const struct run *run) {
   return run->state == WEIR__RUN_STATE__DONE || run->state == WEIR__RUN_STATE__FAILED ||
-         run->state == WEIR__RUN_STATE__CANCELLED;
+         run->state == WEIR__RUN_STATE__CANCELLED || run->state == WEIR__RUN_STATE__STOPPED;
+}
+
+bool coordinator_has_blocks(const struct run *run) {
+  return run->state == WEIR__RUN_STATE__RUNNING || run->state == WEIR__RUN_STATE__FINISHING ||
+         run->state == WEIR__RUN_STATE__HELD;
+}
+
+bool coordinator_has_result(const struct run *run) {
+  return run->state == WEIR__RUN_STATE__DONE || run->state == WEIR__RUN_STATE__STOPPED;
 }
 
 Weir__RunState coordinator_told_state(const struct run *run) {
@@ -172,11 +181,29 @@ int coordinator_lost_servers(const struct run *run) {
   return lost;
 }
 
-uint64_t coordinator_newest_checkpoint(const struct run *run) {
+uint64_t coordinator_run_hold(const struct run *run) {
+  const Weir__TrainSpec *train = run->spec->train;
+  bool is_end = plan_is_known(&run->plan) && train->hold >= run->plan.steps;
+  return train->has_hold && !is_end ? train->hold : UINT64_MAX;
+}
+
+bool coordinator_is_at_hold(const struct run *run) {
+  uint64_t hold = coordinator_run_hold(run);
+  if (!plan_is_known(&run->plan) || run->step < hold)
+    return false;
+  return !plan_evaluates(&run->plan, hold) || (run->evaluation && run->evaluation->step >= hold);
+}
+
+const Weir__CheckpointInfo *coordinator_newest_info(const struct run *run) {
   for (int i = run->n_checkpoints - 1; i >= 0; i--)
     if (!run->checkpoints[i]->unreadable)
-      return run->checkpoints[i]->step;
-  return 0;
+      return run->checkpoints[i];
+  return NULL;
+}
+
+uint64_t coordinator_newest_checkpoint(const struct run *run) {
+  const Weir__CheckpointInfo *newest = coordinator_newest_info(run);
+  return newest ? newest->step : 0;
 }
 
 bool coordinator_has_lost_base(const struct run *run) {

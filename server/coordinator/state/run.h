@@ -24,6 +24,8 @@ struct run_server {
   uint32_t blocks;
   uint64_t bytes; /* of master weights */
   bool is_loaded, is_complete, is_written;
+  uint64_t held_step;    /* the hold that all of its blocks were at, as it told last; 0: it has not */
+  uint64_t told_hold;    /* what it was told last */
   bool is_gone;          /* lost, and known not to come back with its part */
   uint64_t lost_ms;      /* lost servers: since when, */
   uint64_t grace_ms;     /* how long the run waits for it, */
@@ -89,6 +91,7 @@ struct run {
   uint64_t awaited_ms;   /* since when */
   bool is_begun;         /* it ran: from then on one worker is enough to go on */
   bool is_pausing;
+  bool is_stopping; /* it pauses, to be STOPPED then */
   uint64_t idle_ms; /* while pausing: since when no worker is ready */
   char *cause;      /* why it was rolled back; empty once it runs again */
 
@@ -130,12 +133,12 @@ struct run {
   struct checkpointing checkpointing;
   Weir__CheckpointInfo **checkpoints; /* committed, by step; each from message_copy */
   int n_checkpoints, checkpoints_capacity;
-  char weights_sha256[65]; /* when DONE; of a run that only evaluates: from the first */
+  char weights_sha256[65]; /* when DONE or STOPPED; of a run that only evaluates: from the first */
 
   int64_t submitted_unix_ms, finished_unix_ms; /* 0 before */
   double trained_seconds;                      /* until clock_ms */
   uint64_t clock_ms;
-  double samples_per_second; /* when DONE in a former coordinator's time; else 0 */
+  double samples_per_second; /* when DONE or STOPPED in a former coordinator's time; else 0 */
   bool is_clock_running;     /* it trains, or recovers */
   struct event_log events;
 };
@@ -149,6 +152,10 @@ void coordinator_run_free_servers(struct run *run);
 struct run *coordinator_run(const struct coordinator *coordinator, const char *id); /* NULL: none */
 const char *coordinator_state_name(Weir__RunState state);                           /* "running" */
 bool coordinator_is_over(const struct run *run);
+/* Its servers have loaded its blocks, and report on them: RUNNING, FINISHING or HELD. */
+bool coordinator_has_blocks(const struct run *run);
+/* It ended with weights that are kept: DONE or STOPPED. */
+bool coordinator_has_result(const struct run *run);
 /* What clients are told. A run's end is told only once the store has it: a successor of this coordinator
    would find the run as it was before. */
 Weir__RunState coordinator_told_state(const struct run *run);
@@ -159,8 +166,13 @@ bool coordinator_owns_block(const struct run *run, const struct member *member, 
 void coordinator_place_blocks(struct run *run); /* says which server owns which block */
 /* Of the present incarnation. */
 int coordinator_lost_servers(const struct run *run);
+/* The last version that is computed for now; UINT64_MAX: all are. */
+uint64_t coordinator_run_hold(const struct run *run);
+/* It has come to its hold: nothing is left to compute of it for now, its evaluation included. */
+bool coordinator_is_at_hold(const struct run *run);
 /* The newest checkpoint that can be read; 0: none, the start. */
 uint64_t coordinator_newest_checkpoint(const struct run *run);
+const Weir__CheckpointInfo *coordinator_newest_info(const struct run *run); /* of that; NULL: none */
 /* It was forked from a checkpoint, and has none that can be read: it cannot begin again. */
 bool coordinator_has_lost_base(const struct run *run);
 /* The run whose servers may have in memory what this fork begins with, its base; NULL: none, by what is known

@@ -45,6 +45,7 @@ static void take_view(struct core_fixture *f, struct told *told, const Weir__Vie
   assert_true((view->number & UINT32_MAX) > told->view);
   told->view = view->number & UINT32_MAX;
   told->view_incarnation = view->incarnation;
+  told->hold = view->hold;
   told->view_number = view->number;
   told->view_workers = (uint32_t)view->n_workers;
   told->begin = told->end = told->group = told->team = told->place = 0; /* unless it is named */
@@ -84,6 +85,7 @@ static void take_load(struct told *told, const Weir__LoadRun *load) {
   told->load_incarnation = load->incarnation;
   told->load_step = load->step;
   told->load_slots_step = load->slots_step;
+  told->hold = load->spec->train->has_hold ? load->spec->train->hold : 0;
   told->load_servers = (uint32_t)load->n_servers;
   snprintf(told->from, sizeof told->from, "%s", load->from ? load->from->run : "");
   told->from_incarnation = load->from ? load->from->incarnation : 0;
@@ -115,6 +117,11 @@ static void take_order(struct core_fixture *f, uint64_t member, const Weir__Orde
   case WEIR__ORDER__BODY_KEEP:
     snprintf(told->keep, sizeof told->keep, "%s", order->keep->run);
     told->keep_step = order->keep->step;
+    told->hold = order->keep->hold;
+    break;
+  case WEIR__ORDER__BODY_HOLD:
+    told->hold = order->hold->step;
+    told->holds++;
     break;
   case WEIR__ORDER__BODY_VIEW:
     take_view(f, told, order->view);
@@ -131,6 +138,7 @@ static void take_order(struct core_fixture *f, uint64_t member, const Weir__Orde
     break;
   case WEIR__ORDER__BODY_UNLOAD:
     snprintf(told->unload, sizeof told->unload, "%s", order->unload->run);
+    told->rests += order->unload->may_return;
     *told->load = 0;
     told->view = 0;
     break;
@@ -150,6 +158,7 @@ static void take_action(struct core_fixture *f, const struct coordinator_action 
   case ACTION_COMMIT:
     f->commits++;
     f->commit_step = action->manifest->step;
+    f->commit_is_last = action->is_last;
     break;
   case ACTION_DROP:
     f->dropped[f->n_dropped++ % 16] = action->step;
@@ -254,6 +263,7 @@ void server_joins_again(struct core_fixture *f, uint64_t from, uint64_t key, con
   Weir__HostedRun hosted = WEIR__HOSTED_RUN__INIT;
   hosted.run = (char *)run;
   hosted.version = version;
+  hosted.hold = f->hosted_hold;
   joins_again(f, from, key, WEIR__ROLE__SERVER, &hosted);
 }
 
@@ -312,6 +322,7 @@ static Weir__RunLoaded loaded_of(struct core_fixture *f, uint64_t key, const cha
   loaded.run = (char *)run;
   loaded.incarnation = f->incarnation;
   loaded.train_samples = SAMPLES;
+  loaded.eval_samples = f->evaluates ? SAMPLES : 0;
   loaded.dataset_sha256 = (char *)dataset;
   loaded.probe_sha256 = "probe";
   return loaded;
@@ -383,6 +394,14 @@ void reports_eval(struct core_fixture *f, uint64_t key, const char *run, uint64_
   report.loss = 0.5;
   report.accuracy = 0.75;
   member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_EVAL, &report);
+}
+
+void reports_held(struct core_fixture *f, uint64_t key, const char *run, uint64_t version) {
+  Weir__RunHeld held = WEIR__RUN_HELD__INIT;
+  held.run = (char *)run;
+  held.incarnation = f->incarnation;
+  held.step = version;
+  member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_HELD, &held);
 }
 
 void member_completes(struct core_fixture *f, uint64_t key, const char *run) {

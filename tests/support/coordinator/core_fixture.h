@@ -48,6 +48,8 @@ struct told {
   uint32_t group, team, place;     /* place: in the order of its view */
   uint32_t stage_begin, stage_end; /* of the newest LoadRun */
   uint64_t write_step, writes, loads, beats, drains;
+  uint64_t hold, holds,
+      rests; /* of the newest order that has one; how many Hold, and UnloadRun that may return */
   uint64_t reissue_step, reissues;               /* of the newest Reissue; how many */
   uint32_t reissue_microbatches, reissue_chunks; /* masks */
 };
@@ -58,7 +60,8 @@ struct core_fixture {
   uint64_t now_ms;
   struct told told[MEMBERS]; /* by the member's key, which the test chooses: each stream has another */
   int commits, saves, releases, publishes, members, doubts, deposed; /* actions of each kind so far */
-  uint64_t commit_step;                                              /* of the newest commit */
+  uint64_t commit_step;                                              /* of the newest commit, */
+  bool commit_is_last;                                               /* with the hash of its weights */
   uint64_t dropped[16]; /* steps of checkpoints, the newest 16 of n_dropped */
   int n_dropped;
   Weir__CheckpointSpec *checkpoint;   /* of runs submitted; NULL: one that is never due */
@@ -66,6 +69,9 @@ struct core_fixture {
   Weir__EvalSpec *eval;               /* likewise; NULL: none */
   bool trains_nothing;                /* runs submitted have no steps */
   uint64_t steps;                     /* of runs submitted; 0: STEPS */
+  uint64_t hold;                      /* likewise; 0: none */
+  uint64_t hosted_hold;               /* what a server says that joins again; 0: none */
+  bool evaluates;                     /* runs submitted have data to evaluate, of which workers find some */
   bool admits_any;                    /* runs submitted have deterministic: false */
   bool is_store_away;                 /* saves that are waited for are not answered */
   uint64_t incarnation;               /* in what members say */
@@ -149,6 +155,9 @@ void reports_step(struct core_fixture *f, uint64_t key, const char *run, uint64_
 void reports_steps(struct core_fixture *f, uint64_t key, const char *run, uint64_t begin, uint64_t end);
 void reports_eval(struct core_fixture *f, uint64_t key, const char *run, uint64_t version);
 
+/* All blocks of the server are at this version, at which the run is held (RunHeld). */
+void reports_held(struct core_fixture *f, uint64_t key, const char *run, uint64_t version);
+
 /* The server has computed all steps of the run (RunComplete). */
 void member_completes(struct core_fixture *f, uint64_t key, const char *run);
 
@@ -176,6 +185,8 @@ void member_drains(struct core_fixture *f, uint64_t key);
 void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t max);
 void user_cancels(struct core_fixture *f, const char *run);
 void user_sets(struct core_fixture *f, const char *run, const char *setting); /* as of spec_set_live */
+void user_raises(struct core_fixture *f, const char *run, uint64_t hold);     /* 0: no hold any more */
+void user_stops(struct core_fixture *f, const char *run);
 void user_drains(struct core_fixture *f, const char *worker);
 void user_pauses(struct core_fixture *f, const char *run);
 void user_resumes(struct core_fixture *f, const char *run, uint64_t at);

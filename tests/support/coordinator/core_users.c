@@ -12,6 +12,18 @@
 #include "server/coordinator/messages/info.h"
 #include "tests/support/coordinator/core_fixture.h"
 
+static void set_workers(const struct core_fixture *f, Weir__WorkersSpec *workers, uint32_t min,
+                        uint32_t max) {
+  workers->has_min = true;
+  workers->min = min;
+  workers->has_max = max != 0;
+  workers->max = max;
+  workers->has_stages = f->stages > 0;
+  workers->stages = f->stages > 0 ? f->stages : 1;
+  workers->require = f->required.list;
+  workers->n_require = f->required.n;
+}
+
 void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t max) {
   Weir__RunSpec spec = WEIR__RUN_SPEC__INIT;
   Weir__ModelSpec model = WEIR__MODEL_SPEC__INIT;
@@ -50,8 +62,11 @@ void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t
   source.images = "images";
   source.labels = "labels";
   data.train = &source;
-  train.has_steps = train.has_batch = train.has_microbatches = optimizer.has_lr = workers.has_min = true;
+  data.eval = f->evaluates ? &source : NULL;
+  train.has_steps = train.has_batch = train.has_microbatches = optimizer.has_lr = true;
   train.steps = f->trains_nothing ? 0 : f->steps ? f->steps : STEPS;
+  train.has_hold = f->hold > 0;
+  train.hold = f->hold;
   submission.weights_sha256 = f->trains_nothing ? FIXTURE_SHA256 : NULL;
   train.has_deterministic = f->admits_any;
   train.deterministic = !f->admits_any;
@@ -63,13 +78,7 @@ void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t
   optimizer.lr = 0.1;
   train.optimizer = &optimizer;
   model.loss = "cross_entropy";
-  workers.has_stages = f->stages > 0;
-  workers.stages = f->stages > 0 ? f->stages : 1;
-  workers.min = min;
-  workers.has_max = max != 0;
-  workers.max = max;
-  workers.require = f->required.list;
-  workers.n_require = f->required.n;
+  set_workers(f, &workers, min, max);
   core_step(f, &event);
 }
 
@@ -85,6 +94,16 @@ void user_sets(struct core_fixture *f, const char *run, const char *setting) {
   assert_int_equal(spec_set_live(spec, &setting, 1, &err), 0);
   core_step(f, &event);
   spec_free(spec);
+}
+
+void user_raises(struct core_fixture *f, const char *run, uint64_t hold) {
+  struct coordinator_event event = {.kind = EVENT_RUN_HOLD, .hold = {run, hold}};
+  core_step(f, &event);
+}
+
+void user_stops(struct core_fixture *f, const char *run) {
+  struct coordinator_event event = {.kind = EVENT_RUN_STOP, .run = run};
+  core_step(f, &event);
 }
 
 void user_drains(struct core_fixture *f, const char *worker) {
@@ -114,6 +133,6 @@ void store_commits(struct core_fixture *f, const char *run, const char *error) {
   result.incarnation = f->incarnation;
   result.accuracy = result.eval_loss = NAN;
   result.committed_unix_ms = 1700000000000 + (int64_t)f->now_ms;
-  result.weights_sha256 = f->commit_step == STEPS ? (char *)sha256_of_weights : "";
+  result.weights_sha256 = f->commit_step == STEPS || f->commit_is_last ? (char *)sha256_of_weights : "";
   core_step(f, &event);
 }

@@ -163,6 +163,8 @@ static void check_lists(struct world *w) {
         check_reach(w, w->runs[i].id);
       if (info.state == WEIR__RUN_STATE__PAUSED) /* holds nothing */
         assert_true(info.workers == 0 && info.servers == 0);
+      if (info.state == WEIR__RUN_STATE__HELD) /* nor workers */
+        assert_int_equal(info.workers, 0);
     }
     arena_fini(&arena);
   }

@@ -44,6 +44,7 @@ struct hosted {
   uint64_t incarnation, base, version;
   char manifest[128];
   uint64_t write_step; /* 0: none */
+  uint64_t hold;       /* as servers were told, or the worker's view says; 0: none */
   uint64_t ordered;    /* workers: incarnation of the newest order to load */
   bool has_view;
   uint64_t view;
@@ -170,6 +171,7 @@ struct world {
   struct liars *liars;
   int doubted, convicted, reissued; /* sums; how often workers were seen to be; orders */
   int following, late, set_aside;   /* how often workers were seen to be */
+  int held, raised;                 /* how often runs were seen to be, and holds were raised */
   int confirmed;                    /* how often a run went on with a server that is not heard of */
   int offered, adopted; /* how often a fork's server was told of its parent, and had the version */
   int done, rolled_back, successions, paused, kept, too_late, lost_checkpoints;

@@ -136,7 +136,8 @@ static void check_started(const struct stored_run *run, const Weir__View *view) 
   assert_non_null(run->record);
   assert_true(run->record->incarnation == view->incarnation && run->record->n_servers == view->n_servers);
   assert_true(run->record->state == WEIR__RUN_STATE__RUNNING ||
-              run->record->state == WEIR__RUN_STATE__FINISHING);
+              run->record->state == WEIR__RUN_STATE__FINISHING ||
+              run->record->state == WEIR__RUN_STATE__HELD);
 }
 
 static void check_view(struct world *w, struct process *process, const Weir__View *view) {

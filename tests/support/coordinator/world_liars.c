@@ -14,6 +14,7 @@
 #include "common/agree/random.h"
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
+#include "tests/support/coordinator/world_holds.h"
 #include "tests/support/coordinator/world_processes.h"
 
 enum { LATE_MS = 1000 };
@@ -233,7 +234,7 @@ void liars_tell_late(struct world *w, struct process *server, int run) {
   Weir__Late late = WEIR__LATE__INIT;
   Weir__Range ranges[MICROBATCHES], *list[MICROBATCHES];
   if (!hosted->is_loaded || round->incarnation != hosted->incarnation || round->version != hosted->version ||
-      w->now_ms - beside->begun_ms < LATE_MS || hosted->version == w->plan.steps)
+      w->now_ms - beside->begun_ms < LATE_MS || hosted->version == w->plan.steps || is_held(hosted))
     return;
   for (uint32_t m = 0; m < MICROBATCHES; m++) {
     if (round->is_there[m])

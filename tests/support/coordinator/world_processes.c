@@ -11,6 +11,7 @@
 
 #include "common/agree/placement.h"
 #include "common/base/message.h"
+#include "tests/support/coordinator/world_holds.h"
 #include "tests/support/coordinator/world_labels.h"
 #include "tests/support/coordinator/world_liars.h"
 #include "tests/support/coordinator/world_work.h"
@@ -66,6 +67,7 @@ void process_join(struct world *w, struct process *process) {
     weir__hosted_run__init(list[hello.n_runs]);
     list[hello.n_runs]->run = w->runs[i].id;
     list[hello.n_runs]->incarnation = process->hosted[i].incarnation;
+    list[hello.n_runs]->hold = process->hosted[i].hold;
     list[hello.n_runs++]->version = process->hosted[i].version;
   }
   process->key = event.member;
@@ -123,7 +125,7 @@ static void server_step_report(struct world *w, struct process *server, int run,
   process_tells(server, WEIR__MEMBER_MESSAGE__BODY_STEP, &report);
 }
 
-static void server_eval_report(struct world *w, struct process *server, int run, uint64_t version) {
+void server_eval_report(struct world *w, struct process *server, int run, uint64_t version) {
   Weir__EvalReport report = WEIR__EVAL_REPORT__INIT;
   if (!plan_evaluates(&w->plan, version))
     return;
@@ -141,7 +143,7 @@ static void server_complete(struct world *w, struct process *server, int run) {
   process_tells(server, WEIR__MEMBER_MESSAGE__BODY_COMPLETE, &complete);
 }
 
-static bool has_statistics(struct world *w, struct process *server, int run) {
+bool has_statistics(struct world *w, struct process *server, int run) {
   return set_index(set_of(w, run, server->hosted[run].incarnation), server) == 0;
 }
 
@@ -171,6 +173,7 @@ static void server_order(struct world *w, struct process *server, const Weir__Or
     w->rolled_back += order->load->incarnation > 0;
     *hosted = (struct hosted){.is_hosted = true,
                               .incarnation = order->load->incarnation,
+                              .hold = order->load->spec->train->has_hold ? order->load->spec->train->hold : 0,
                               .base = order->load->step,
                               .version = order->load->step};
   } else if (order->body_case == WEIR__ORDER__BODY_KEEP) {
@@ -187,6 +190,11 @@ static void server_order(struct world *w, struct process *server, const Weir__Or
     }
     if (is_at_end(w, hosted))
       server_complete(w, server, run);
+    server_told_hold(w, server, run, order->keep->hold);
+  } else if (order->body_case == WEIR__ORDER__BODY_HOLD) {
+    run = run_index(w, order->hold->run);
+    if (server->hosted[run].is_hosted && server->hosted[run].incarnation == order->hold->incarnation)
+      server_told_hold(w, server, run, order->hold->step);
   } else if (order->body_case == WEIR__ORDER__BODY_WRITE) {
     run = run_index(w, order->write->run);
     hosted = &server->hosted[run];
@@ -237,6 +245,7 @@ void process_load(struct world *w, struct process *process, int run) {
     process_refuse(w, process, run, false);
   else {
     process_loaded(w, process, run);
+    server_tell_held(w, process, run);
     if (w->plan.steps == 0 && !has_statistics(w, process, run)) {
       hosted->is_evaluated = true; /* there is nothing of it to evaluate */
       server_complete(w, process, run);
@@ -250,6 +259,10 @@ void server_advance(struct world *w, struct process *server, int run) {
   bool is_computed;
   if (!hosted->is_loaded || is_at_end(w, hosted) || set_index(set, server) < 0)
     return;
+  if (is_held(hosted)) { /* what workers push is kept */
+    server_evaluate_held(w, server, run);
+    return;
+  }
   is_computed = round_is_complete(w, run, hosted);
   for (int i = 0; i < set->n; i++) {
     const struct process *other = &w->processes[set->slots[i]];
@@ -271,8 +284,10 @@ void server_advance(struct world *w, struct process *server, int run) {
     server_eval_report(w, server, run, hosted->version);
     server_step_report(w, server, run, hosted->version);
   }
-  if (++hosted->version < w->plan.steps)
+  if (++hosted->version < w->plan.steps) {
+    server_tell_held(w, server, run);
     return;
+  }
   if (has_statistics(w, server, run))
     server_eval_report(w, server, run, hosted->version);
   server_complete(w, server, run);
@@ -328,6 +343,7 @@ static void worker_order(struct world *w, struct process *worker, const Weir__Or
     assert_true(order->view->incarnation >= hosted->incarnation);
     hosted->has_view = true;
     hosted->view = order->view->number;
+    hosted->hold = order->view->hold;
     hosted->group = group_in(order->view, worker->id);
     hosted->begin = hosted->end = 0;
     hosted->follows = hosted->is_ready_told = false;
@@ -380,4 +396,13 @@ void deliver_down(struct world *w, struct process *process) {
   else
     worker_order(w, process, order);
   message_free(order);
+}
+
+void claim_ready(struct world *w, struct process *process) {
+  Weir__Ready ready = WEIR__READY__INIT;
+  ready.run = world_roll(w, 4) ? w->runs[world_roll(w, RUNS)].id : "mlp-none";
+  ready.incarnation = world_roll(w, 2) ? UINT64_MAX : world_roll(w, 5);
+  ready.version = world_roll(w, 2) ? UINT64_MAX : STEPS + 1;
+  if (process->key)
+    process_tells(process, WEIR__MEMBER_MESSAGE__BODY_READY, &ready);
 }

@@ -40,8 +40,16 @@ void server_write(struct world *w, struct process *server, int run);
 /* A worker tells which servers it does not reach, and that it reaches them all if it had told else. */
 void worker_look(struct world *w, struct process *worker, int run);
 
+/* The process says that it is ready for a run, whoever it is and of whatever. */
+void claim_ready(struct world *w, struct process *process);
+
 /* The oldest order to the process reaches it, unless it is frozen, and is obeyed. An order that a process
    could not obey fails the test. */
 void deliver_down(struct world *w, struct process *process);
+
+/* The server of the first statistics block, which reports steps and evaluations. */
+bool has_statistics(struct world *w, struct process *server, int run);
+/* It tells the evaluation of a version, if that is evaluated. */
+void server_eval_report(struct world *w, struct process *server, int run, uint64_t version);
 
 #endif

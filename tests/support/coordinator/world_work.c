@@ -105,7 +105,8 @@ void worker_compute(struct world *w, struct process *worker, int run, uint64_t p
     return;
   }
   worker_pull(w, worker, run, newest, passed_ms);
-  if (!hosted->has_version || hosted->version != newest || (newest == w->plan.steps && newest > 0))
+  if (!hosted->has_version || hosted->version != newest || (newest == w->plan.steps && newest > 0) ||
+      (hosted->hold && newest >= hosted->hold))
     return;
   round_open(w, run, hosted->incarnation, newest);
   if (worker->is_hung) {

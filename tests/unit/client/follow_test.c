@@ -305,6 +305,21 @@ static void a_run_that_was_paused_once_is_followed_on(void **state) {
   fclose(nowhere);
 }
 
+static void a_run_that_was_stopped_has_a_result(void **state) {
+  struct follow_result result;
+  FILE *nowhere = fopen("/dev/null", "w");
+  struct err err = ERR_NONE;
+  struct follow_options options = {.connection = &connection, .run = "a", .file = nowhere};
+  (void)state;
+  script = (struct script){.state = WEIR__RUN_STATE__STOPPED, .n_events = 3};
+  assert_int_equal(follow(&options, &result, &err), ERR_OK);
+  assert_int_equal(result.info->state, WEIR__RUN_STATE__STOPPED);
+  assert_int_equal(follow_exit(&result), 0);
+  assert_true(follow_has_result(WEIR__RUN_STATE__DONE) && !follow_has_result(WEIR__RUN_STATE__HELD));
+  follow_result_fini(&result);
+  fclose(nowhere);
+}
+
 /* Whoever comes when all is over gets what came after, too. */
 static void what_came_after_a_run_was_resumed_is_recorded(void **state) {
   static const Weir__RunState states[] = {WEIR__RUN_STATE__FAILED, WEIR__RUN_STATE__CANCELLED,
@@ -437,6 +452,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(events_that_come_again_from_a_successor_are_recorded_once, begin, end),
       cmocka_unit_test_setup_teardown(steps_after_a_roll_back_are_recorded_again, begin, end),
       cmocka_unit_test_setup_teardown(a_run_that_was_paused_once_is_followed_on, begin, end),
+      cmocka_unit_test_setup_teardown(a_run_that_was_stopped_has_a_result, begin, end),
       cmocka_unit_test_setup_teardown(what_came_after_a_run_was_resumed_is_recorded, begin, end),
       cmocka_unit_test_setup_teardown(following_ends_at_its_deadline, begin, end),
       cmocka_unit_test_setup_teardown(a_failed_run_exits_by_whose_fault_it_was, begin, end),

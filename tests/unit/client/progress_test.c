@@ -133,6 +133,28 @@ static void a_waiting_run_says_what_it_waits_for(void **state) {
   assert_non_null(strstr(second, "loss 0.2871"));
 }
 
+static void a_held_run_says_where_it_is_held(void **state) {
+  struct progress_view view = running_view();
+  Weir__RunInfo info = WEIR__RUN_INFO__INIT;
+  Weir__RunEvent event = WEIR__RUN_EVENT__INIT;
+  char first[PROGRESS_LINE_MAX], second[PROGRESS_LINE_MAX];
+  (void)state;
+  info.state = WEIR__RUN_STATE__HELD;
+  info.step = 1171;
+  info.steps = 2340;
+  event.event_case = WEIR__RUN_EVENT__EVENT_INFO;
+  event.info = &info;
+  progress_view_update(&view, &event);
+  progress_live_lines(&view, &plain, first, second);
+  assert_string_equal(second, "  held at step 1171 of 2340");
+  progress_state_line(&view, first);
+  assert_string_equal(first, "fashion-mnist-k3f9a2: held at step 1171 of 2340");
+  info.message = "pausing at step 1171";
+  progress_view_update(&view, &event);
+  progress_state_line(&view, first);
+  assert_string_equal(first, "fashion-mnist-k3f9a2: held at step 1171 of 2340: pausing at step 1171");
+}
+
 static void the_speed_follows_the_recent_steps(void **state) {
   struct progress_view view = running_view();
   (void)state;
@@ -386,6 +408,7 @@ int main(void) {
       cmocka_unit_test(live_lines_tell_all_at_80_columns),
       cmocka_unit_test(a_narrow_terminal_keeps_the_percentage),
       cmocka_unit_test(a_waiting_run_says_what_it_waits_for),
+      cmocka_unit_test(a_held_run_says_where_it_is_held),
       cmocka_unit_test(the_speed_follows_the_recent_steps),
       cmocka_unit_test(an_evaluation_says_after_how_much_training),
       cmocka_unit_test(nothing_is_promised_before_the_first_step),

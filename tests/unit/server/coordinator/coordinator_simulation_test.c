@@ -19,6 +19,7 @@
 #include "server/coordinator/messages/info.h"
 #include "tests/support/coordinator/world.h"
 #include "tests/support/coordinator/world_forks.h"
+#include "tests/support/coordinator/world_holds.h"
 #include "tests/support/coordinator/world_labels.h"
 #include "tests/support/coordinator/world_liars.h"
 #include "tests/support/coordinator/world_processes.h"
@@ -49,6 +50,7 @@ static void run_submit(struct world *w, int run) {
   if (!w->runs[run].is_submitted && !w->is_store_away && !forks_wait(w, run)) {
     w->runs[run].is_submitted = true;
     forks_submit(w, run, &submission, &terms);
+    spec->train->has_hold &= spec->train->hold > submission.origin.step; /* a fork's lies behind its base */
     world_step(w, &event);
     forks_store(w, run, &submission);
     while (!w->runs[run].record)
@@ -119,16 +121,6 @@ static void worker_leaves(struct process *process) {
   Weir__Leaving leaving = WEIR__LEAVING__INIT;
   if (process->role == WEIR__ROLE__WORKER)
     process_tells(process, WEIR__MEMBER_MESSAGE__BODY_LEAVING, &leaving);
-}
-
-/* Whoever it is, of whatever. */
-static void claim_ready(struct world *w, struct process *process) {
-  Weir__Ready ready = WEIR__READY__INIT;
-  ready.run = world_roll(w, 4) ? w->runs[world_roll(w, RUNS)].id : "mlp-none";
-  ready.incarnation = world_roll(w, 2) ? UINT64_MAX : world_roll(w, 5);
-  ready.version = world_roll(w, 2) ? UINT64_MAX : STEPS + 1;
-  if (process->key)
-    process_tells(process, WEIR__MEMBER_MESSAGE__BODY_READY, &ready);
 }
 
 static void a_workers_accident(struct world *w, struct process *worker) {
@@ -221,7 +213,7 @@ static void an_accident(struct world *w) {
     break_a_way(w);
     break;
   case 19:
-    people_set(w, run);
+    people_change(w, run);
     break;
   default:
     break;
@@ -249,11 +241,14 @@ static void people_act(struct world *w) {
   for (int i = 0; i < RUNS; i++) {
     Weir__RunState state = state_of(w, i);
     w->paused += state == WEIR__RUN_STATE__PAUSED;
+    w->held += state == WEIR__RUN_STATE__HELD;
     if (state == WEIR__RUN_STATE__RUN_STATE_UNKNOWN)
       run_submit(w, i);
     else if (state == WEIR__RUN_STATE__PAUSED || state == WEIR__RUN_STATE__FAILED ||
              state == WEIR__RUN_STATE__CANCELLED)
       run_resume(w, i, w->is_calm || world_roll(w, 3));
+    else if (state == WEIR__RUN_STATE__HELD && world_roll(w, 3) == 0)
+      people_raise(w, i);
   }
 }
 
@@ -317,6 +312,7 @@ static void world_init(struct world *w, uint64_t seed) {
   *w = (struct world){.seed = seed, .now_ms = 1000};
   assert_int_equal(spec_read("spec", text, strlen(text), &w->spec, &err), 0);
   assert_int_equal(spec_check(w->spec, &err), 0);
+  holds_begin(w);
   assert_int_equal(plan_init(&w->plan, w->spec, SAMPLES, seed % 5 || !steps ? 50 : 0, &err), 0);
   for (int i = 0; i < RUNS; i++)
     snprintf(w->runs[i].id, sizeof w->runs[i].id, "mlp-%06d", i);
@@ -447,7 +443,8 @@ static void runs_end_as_promised_whatever_happens(void **state) {
   uint64_t first = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : 0;
   uint64_t seeds = getenv("SEEDS") ? strtoull(getenv("SEEDS"), NULL, 10) : getenv("SEED") ? 1 : 400;
   int rolled_back = 0, successions = 0, paused = 0, kept = 0, too_late = 0, lost = 0, cut_off = 0,
-      given_up = 0, following = 0, late = 0, set_aside = 0, confirmed = 0, offered = 0, adopted = 0;
+      given_up = 0, following = 0, late = 0, set_aside = 0, confirmed = 0, offered = 0, adopted = 0, held = 0,
+      raised = 0;
   struct world *w = malloc(sizeof *w);
   (void)state;
   for (uint64_t seed = first; seed < first + seeds; seed++) {
@@ -467,18 +464,20 @@ static void runs_end_as_promised_whatever_happens(void **state) {
     confirmed += w->confirmed;
     offered += w->offered;
     adopted += w->adopted;
+    held += w->held;
+    raised += w->raised;
     lies_add(w);
     world_fini(w);
   }
   print_message(
       "%llu seeds: %d loads after roll-backs, %d successions, %d kept, %d paused, %d too late, %d lost, "
       "%d cut off, %d given up, %d following, %d late, %d set aside, %d confirmed, %d told of a parent, %d "
-      "with its version\n",
+      "with its version, %d held, %d raised\n",
       (unsigned long long)seeds, rolled_back, successions, kept, paused, too_late, lost, cut_off, given_up,
-      following, late, set_aside, confirmed, offered, adopted);
+      following, late, set_aside, confirmed, offered, adopted, held, raised);
   if (seeds > 1) /* the dice did make what is to be survived */
     assert_true(rolled_back && successions && paused && kept && too_late && lost && cut_off && given_up &&
-                following && late && set_aside && confirmed && offered && adopted);
+                following && late && set_aside && confirmed && offered && adopted && held && raised);
   lies_report(seeds > 1);
   free(w);
   has_passed = true;

@@ -99,7 +99,7 @@ static Weir__ForkSource *fork_source(struct coordinator *coordinator, const stru
   weir__fork_source__init(source);
   source->run = arena_strdup(&coordinator->actions->arena, parent->id);
   source->incarnation = parent->incarnation;
-  source->step = run->base_step;
+  source->step = run->origin.step;
   return source;
 }
 

@@ -109,11 +109,15 @@ static void a_parent_that_is_over_or_paused_has_no_servers(void **state) {
   assert_from(f, S1, "", 0);
 }
 
-static void parent_rolls_back(struct core_fixture *f) {
+static void server_dies(struct core_fixture *f) {
   member_leaves(f, S2);
   server_replaces(f, S2, AGAIN, "host", "build-1");
   time_passes(f, 200);
   assert_int_equal(f->told[S1].load_incarnation, 1);
+}
+
+static void parent_rolls_back(struct core_fixture *f) {
+  server_dies(f);
   assert_int_equal(f->told[S1].load_step, BASE);
 }
 
@@ -194,6 +198,36 @@ static void a_server_of_the_parent_that_is_lost_makes_all_be_chosen(void **state
   assert_from(f, S3, "", 0);
 }
 
+/* What it made itself is not what its parent has, whatever version that stands at. */
+static void a_fork_with_a_checkpoint_of_its_own_reads_that(void **state) {
+  struct core_fixture *f = *state;
+  parent_stands(f);
+  user_forks(f, 0);
+  server_loads(f, S1, RUN);
+  server_loads(f, S2, RUN);
+  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
+  reports_steps(f, S1, RUN, BASE, 2 * BASE);
+  member_writes(f, S1, RUN);
+  member_writes(f, S2, RUN);
+  store_commits(f, RUN, NULL);
+  server_dies(f);
+  assert_string_equal(f->told[S1].load, RUN);
+  assert_int_equal(f->told[S1].load_step, 2 * BASE);
+  assert_string_equal(f->told[S1].from, "");
+}
+
+/* With both of them on the servers, they roll back together. */
+static void a_fork_that_is_rolled_back_to_its_base_is_loaded_from_memory_again(void **state) {
+  struct core_fixture *f = *state;
+  parent_stands(f);
+  user_forks(f, 0);
+  server_loads(f, S1, RUN);
+  server_loads(f, S2, RUN);
+  server_dies(f);
+  assert_from(f, S1, PARENT, 1);
+  assert_from(f, AGAIN, PARENT, 1);
+}
+
 static void bounded_server_joins(struct core_fixture *f, uint64_t key, uint64_t memory_bytes) {
   Weir__Hello hello = WEIR__HELLO__INIT;
   char address[32];
@@ -259,6 +293,8 @@ int main(void) {
       TEST(a_fork_of_a_parent_that_has_gone_on_gets_all_servers),
       TEST(each_block_is_where_the_parents_is),
       TEST(a_server_of_the_parent_that_is_lost_makes_all_be_chosen),
+      TEST(a_fork_with_a_checkpoint_of_its_own_reads_that),
+      TEST(a_fork_that_is_rolled_back_to_its_base_is_loaded_from_memory_again),
       TEST(a_parents_servers_without_room_are_not_the_forks_alone),
       TEST(a_parents_servers_with_room_are),
   };

@@ -241,25 +241,30 @@ static void garbage_is_read_from_the_store(void **state) {
   fork_fixture_fini(&f);
 }
 
+/* Of the run that leaves these tensors alone. */
+static uint64_t cut_without(struct parameters_fixture *f, char *frozen, const char *own_id, size_t servers) {
+  Weir__LoadRun order = *make_order(1, servers);
+  struct hosted_run *run;
+  struct err err;
+  uint64_t hash;
+  order.spec->model->frozen = &frozen;
+  order.spec->model->n_frozen = frozen ? 1 : 0;
+  if (make_run(f, &order, own_id, &run, &err))
+    fail_msg("%s", err.text);
+  hash = run->cut_hash;
+  hosted_run_put(run);
+  return hash;
+}
+
 static void runs_that_train_other_tensors_have_other_cuts(void **state) {
   struct parameters_fixture f;
-  struct hosted_run *a, *b, *again;
-  struct err err;
-  char *frozen[] = {"*bias"};
-  const Weir__LoadRun *order;
   (void)state;
   parameters_fixture_init(&f, 1);
-  assert_int_equal(make_run(&f, make_order(1, 1), "server-1", &a, &err), 0);
-  assert_int_equal(make_run(&f, make_order(1, 2), "server-2", &again, &err), 0);
-  order = make_order(1, 1);
-  order->spec->model->frozen = frozen;
-  order->spec->model->n_frozen = 1;
-  assert_int_equal(make_run(&f, order, "server-1", &b, &err), 0);
-  assert_true(a->cut_hash == again->cut_hash);
-  assert_true(a->cut_hash != b->cut_hash);
-  hosted_run_put(a);
-  hosted_run_put(b);
-  hosted_run_put(again);
+  assert_true(cut_without(&f, NULL, "server-1", 1) == cut_without(&f, NULL, "server-2", 2));
+  assert_true(cut_without(&f, NULL, "server-1", 1) != cut_without(&f, "head.bias", "server-1", 1));
+  /* of one size */
+  assert_true(cut_without(&f, "fc1_bn.bias", "server-1", 1) !=
+              cut_without(&f, "fc1_bn.weight", "server-1", 1));
   parameters_fixture_fini(&f);
 }
 
@@ -302,6 +307,16 @@ static void keep(Weir__RunSpec *spec, enum kept way, bool is_averaged) {
   spec->train->average->decay = 0.5;
 }
 
+/* What the fork has of the average, where both keep one. */
+static void assert_average_goes_on(const struct hosted_run *parent, const struct hosted_run *fork) {
+  for (uint32_t b = 0; b < STATISTICS_BLOCK; b++) {
+    const struct hosted_block *was = &parent->blocks[b], *is = &fork->blocks[b];
+    assert_memory_equal(hosted_block_average(was, was->slots), hosted_block_average(is, is->slots),
+                        is->current->size_bytes);
+    assert_memory_not_equal(is->current->data, hosted_block_average(is, is->slots), is->current->size_bytes);
+  }
+}
+
 /* A fork whose blocks lie otherwise, from memory and from the store. */
 static void assert_is_same_from_memory(struct fork_fixture *f, const char *of, enum kept way,
                                        bool is_averaged, bool is_adopted) {
@@ -318,6 +333,8 @@ static void assert_is_same_from_memory(struct fork_fixture *f, const char *of, e
   assert_int_equal(fork.n_adopted, is_adopted ? BLOCKS : 0);
   bits_read(&bits, read.run);
   assert_true(has_bits(fork.run, &bits));
+  if (is_averaged && f->spec->train->average)
+    assert_average_goes_on(f->parent.snapshots.run, fork.run);
   bits_free(&bits);
   hosted_run_put(fork.run);
   hosted_run_put(read.run);

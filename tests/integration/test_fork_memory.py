@@ -135,13 +135,14 @@ def test_a_coordinator_that_dies_leaves_the_fork_in_memory():
     with Folder() as folder, Standing(folder) as forks:
         run = forks.stand(ADAM)
         fork = forks.load_from_memory(run)
-        waits = forks.fork(f"{run}@{STANDS}", *APART, "name=waits")  # for a worker
+        waits = forks.fork(f"{run}@{STANDS}", *APART, "name=waits", "workers.require={late: 'yes'}")
         assert not any(forks.restored(waits))
         wait_for(lambda: forks.status(fork)["state"] == "running", "the fork's begin")
         forks.cluster.coordinator.__exit__()
         forks.cluster.start_coordinator()
         forks.of_forks.open()
         ended = forks.end(fork)
+        forks.cluster.add_worker(options=("--label", "late=yes"))
         wait_for(lambda: all(forks.restored(waits)), "the fork that waited")
         for (adopted, read, _), in forks.restored(waits):  # what was known of the parent's memory is not any more
             assert adopted == 0 and read > 0, forks.restored(waits)

@@ -32,6 +32,12 @@ class Standing(Forks):
         self.cluster.gate = self.of_forks
         return run
 
+    def hold(self, *spec):
+        """A run that is held at STANDS, where it is evaluated; its worker is free."""
+        run = self.submit(self.spec(*spec), *APART, f"train.hold={STANDS}", f"eval.at=[{STANDS}]")
+        wait_for(lambda: self.status(run)["state"] == "held" and self.steps(run) == [STANDS], "the run to be held")
+        return run
+
     def restored(self, run):
         """Of each server: [(blocks from memory, blocks read, bytes read)] of each time that it loaded the base of the run."""
         line = re.compile(rf" run_restored run={run} step={STANDS} parent=\S+ adopted=(\d+) read=(\d+) read_bytes=(\d+)\n")
@@ -111,6 +117,59 @@ def test_a_parent_that_is_cancelled_leaves_its_fork_as_it_is():
         forks.of_forks.open()
         forks.ask("resume", run)
         assert forks.end(fork)["weights"] == forks.end(again)["weights"] == forks.end(run)["weights"]
+
+
+def test_forks_of_a_held_run_are_loaded_from_memory():
+    with Folder() as folder, Standing(folder) as forks:
+        run = forks.hold(ADAM)
+        halved, fork = forks.load_from_memory(run, "train.optimizer.lr=0.001"), forks.load_from_memory(run)
+        ended = forks.end(halved), forks.end(fork)
+        assert forks.status(run)["state"] == "held"
+        forks.ask("set", run, "train.hold=null")
+        assert_goes_on(ended[1], forks.end(run), STANDS)
+        assert ended[0]["weights"] == forks.end(forks.load_from_store(run, "train.optimizer.lr=0.001"))["weights"]
+
+
+def test_whatever_becomes_of_a_held_run_its_fork_is_what_it_was():
+    """The run is raised, ended, or rolled back before its fork is loaded, when it is, and when it has made steps."""
+    def raised(forks, run):
+        forks.ask("set", run, "train.hold=null")
+        forks.end(run)
+
+    def cancelled(forks, run):
+        forks.ask("cancel", run)
+
+    def rolled_back(forks, run):
+        incarnation = forks.status(run)["incarnation"]
+        forks.cluster.servers[1][0].__exit__()
+        forks.cluster.restart_server(1)
+        wait_for(lambda: (status := forks.status(run))["incarnation"] > incarnation and status["state"] == "held",
+                 "the run to be held again")
+
+    with Folder() as folder, Standing(folder) as forks:
+        expected, label = None, "workers.require={fork: 'yes'}"
+        forks.cluster.gate = forks.of_forks
+        for point in ("queued", "loaded", "running"):
+            for end in (raised, cancelled, rolled_back):
+                run = forks.hold(ADAM)
+                forks.of_forks.stop_at(STANDS + 3 if point == "running" else STANDS - 1)
+                fork = forks.fork(f"{run}@{STANDS}", *APART, label)
+                worker = point != "queued" and forks.cluster.add_worker(options=("--label", "fork=yes"))
+                if point == "running":
+                    forks.stands(fork, STANDS + 3)
+                elif point == "loaded":
+                    wait_for(lambda: all(forks.restored(fork)), "both servers to load the fork")
+                end(forks, run)
+                worker = worker or forks.cluster.add_worker(options=("--label", "fork=yes"))
+                forks.of_forks.open()
+                weights = forks.end(fork)["weights"]
+                expected = expected or weights
+                assert weights == expected, (point, end.__name__)
+                if end is rolled_back:
+                    forks.ask("cancel", run)
+                worker.__exit__()
+        fresh = forks.end(forks.submit(forks.spec(ADAM), f"eval.at=[{STANDS}]"))
+        assert fresh["weights"] == expected
 
 
 def test_servers_that_die_take_both_back_to_the_checkpoint():

@@ -108,6 +108,8 @@ static int group_start(const struct command_def *group, int argc, char **argv) {
     help_print_command(stdout, group);
     return EXIT_DONE;
   }
+  if (group->run && (argc == 0 || !command_find(group->subcommands, argv[0])))
+    return command_start(group, argc, argv);
   if (argc == 0 || argv[0][0] == '-') {
     err_set(&err, ERR_INVALID, "an argument is missing: weir %s %s", group->name, group->arguments);
     return usage_fail(group, err.text);

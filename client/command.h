@@ -28,8 +28,9 @@ struct command_def {
   const char *if_failed;            /* what exit status 1 means; NULL: it does not occur */
   const char *if_interrupted;       /* likewise 130 */
   const char *examples;             /* lines of shell, each with its line end; indented by the printer */
-  const struct command_def *const
-      *subcommands; /* of a group, which has no options and no `run`; ends with NULL */
+  /* Of a group; ends with NULL. A group has no options and no `run`, unless it is a command of its own where
+     its first argument is none of these. */
+  const struct command_def *const *subcommands;
   /* The command itself, on the main thread. Returns the process's exit status; on an error it has printed
      one line through command_fail. */
   int (*run)(const struct args *args);

@@ -10,6 +10,7 @@
 
 static const struct option_def coordinator_option[] = {
     {.name = "coordinator", .kind = OPTION_TEXT, .value = "HOST:PORT"}, {0}};
+static const char default_coordinator[] = "127.0.0.1:7070";
 static const struct option_def help_option[] = {{.name = "help", .letter = 'h', .kind = OPTION_FLAG}, {0}};
 
 /* What one word of argv names: its row, and the value that came with it behind '='. */
@@ -40,7 +41,7 @@ int args_parse(struct args *args, const struct command_syntax *syntax, int argc,
     args->values[i] = args->options[i].fallback;
   args->coordinator = getenv("WEIR_COORDINATOR");
   if (!args->coordinator || !args->coordinator[0])
-    args->coordinator = "127.0.0.1:7070";
+    args->coordinator = default_coordinator;
   for (int i = 0; i < argc; i++) {
     struct option_use use;
     if (options_ended || argv[i][0] != '-' || argv[i][1] == '\0') {
@@ -63,6 +64,7 @@ int args_parse(struct args *args, const struct command_syntax *syntax, int argc,
     if (option_take(args, &use, err))
       return err->code;
   }
+  args->has_coordinator = args->coordinator != default_coordinator;
   return ERR_OK;
 }
 

@@ -50,6 +50,7 @@ struct args {
   const char *texts[OPTION_TEXTS_MAX]; /* of the one OPTION_TEXTS that a table may have, in order */
   int n_texts;
   const char *coordinator; /* HOST:PORT: --coordinator, else WEIR_COORDINATOR, else 127.0.0.1:7070 */
+  bool has_coordinator;    /* it is one of the first two */
   const char *arguments[ARGUMENTS_MAX]; /* what is not an option, in order */
   int n_arguments;
   bool wants_help;

@@ -7,6 +7,8 @@
 
 #include "client/cluster/initial_weights.h"
 #include "client/cluster/stop.h"
+#include "client/cluster/weights_sources.h"
+#include "common/base/message.h"
 
 /* Bytes that grow as chunks come: the stream does not say its length in advance. */
 struct bytes {
@@ -123,4 +125,40 @@ static int bytes_add(struct bytes *bytes, const ProtobufCBinaryData *chunk, stru
     memcpy((uint8_t *)bytes->data + bytes->size, chunk->data, chunk->len);
   bytes->size += chunk->len;
   return ERR_OK;
+}
+
+int download_export(struct connection *connection, const Weir__WeightsRequest *wanted,
+                    const struct download_export *export, struct err *err) {
+  Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
+  Weir__WeightsRequest from = *wanted;
+  struct export_source source = {.bytes_max = export->bytes_max};
+  struct piece_download pieces = {connection, NULL};
+  Weir__RunInfo *info = NULL;
+  void *onnx = NULL;
+  request.run = wanted->run;
+  if (connection_call(connection, RPC_GET_RUN, &request, (void **)&info, err))
+    goto out;
+  if (!info->spec) {
+    err_set(err, ERR_INTERNAL, "the coordinator did not send the spec of run %s", info->run);
+    goto out;
+  }
+  pieces.run = from.run = info->run;
+  if ((from.average && checkpoint_check_average(info->run, info->spec, err)) ||
+      download_model(connection, info->run, &onnx, &source.model.onnx_size, err))
+    goto out;
+  if (from.step == 0) /* what a fork began with is its first checkpoint */
+    from.step = info->parent_step;
+  source.model.onnx = onnx;
+  source.model.spec = info->spec;
+  source.model.pieces = (struct piece_source){piece_download_read, &pieces};
+  if (!from.has_step || from.step > 0)
+    weights_from_coordinator(connection, &from, &source.weights);
+  else if (weights_from_file(&source.model, &source.weights, NULL, err))
+    goto out;
+  export->write(&source, export->path, err);
+  source.weights.close(source.weights.user);
+out:
+  free(onnx);
+  message_free(info);
+  return err->code;
 }

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "client/cluster/connect.h"
+#include "client/files/export.h"
 #include "model/export_tensors.h"
 #include "training.pb-c.h"
 
@@ -20,5 +21,16 @@ int download_weights(struct connection *connection, const Weir__WeightsRequest *
 /* The same of version 0, which needs no checkpoint: model->weights, from its file and spec. */
 int download_initial_weights(struct trained_model *model, uint64_t n_params, struct err *err);
 void download_fini(struct trained_weights *weights); /* safe on zeroed ones */
+
+/* A file to make of a run's model and weights: export_onnx or export_safetensors, and what it is given. */
+struct download_export {
+  int (*write)(const struct export_source *source, const char *path, struct err *err);
+  const char *path;
+  uint64_t bytes_max; /* of struct export_source */
+};
+
+/* wanted->run: an id or a unique prefix. Errors: the coordinator's, the file's. */
+int download_export(struct connection *connection, const Weir__WeightsRequest *wanted,
+                    const struct download_export *export, struct err *err);
 
 #endif

@@ -122,6 +122,9 @@ void stored_run_info(const struct stored_run *run, Weir__RunInfo *info) {
   info->weights_sha256 = record->weights_sha256;
   info->submitted_unix_ms = record->submitted_unix_ms;
   info->finished_unix_ms = record->finished_unix_ms;
+  info->diverged = record->diverged;
+  info->sweep = record->sweep;
+  info->trial = record->trial;
   info->parent = record->parent;
   info->parent_step = record->parent_step;
   info->parameters = record->parameters;

@@ -22,7 +22,6 @@ struct uploading {
   struct err err;            /* of sending */
 };
 
-static char *path_beside(const char *file, const char *path);
 static int blame_spec(const struct submission *submission, const char *target, struct err *err);
 static int submission_upload(const struct submission *submission, struct rpc_reader *reader, struct err *err);
 static int uploading_send_pieces(const struct uploading *uploading, const Weir__SubmitReply *reply,
@@ -46,7 +45,7 @@ int submission_load(struct submission *submission, const struct spec_source *sou
     return spec_blame(source, err);
   train = submission->spec->train;
   const struct model_cuts_wanted wanted = {.n_stages = (int)submission->spec->workers->stages};
-  submission->model_path = path_beside(path, submission->spec->model->onnx);
+  submission->model_path = submission_path_beside(path, submission->spec->model->onnx);
   if (submission_open_model(submission, submission->model_path, err)) {
     if (err->code == ERR_NOT_FOUND)
       model_hint_add(path, submission->model_path, err);
@@ -91,8 +90,7 @@ void submission_fini(struct submission *submission) {
   *submission = (struct submission){0};
 }
 
-/* path as seen from the folder that file lies in. */
-static char *path_beside(const char *file, const char *path) {
+char *submission_path_beside(const char *file, const char *path) {
   const char *slash = strrchr(file, '/');
   if (path[0] == '/' || !slash)
     return mem_strdup(path);
@@ -195,6 +193,7 @@ static int submission_upload(const struct submission *submission, struct rpc_rea
   first.spec = submission->spec;
   first.model_bytes = submission->onnx_size;
   first.has_pieces = submission->pieces.read != NULL;
+  first.sweep = (Weir__SweepSpec *)submission->sweep;
   if (rpc_reader_send(reader, &first, err))
     return err->code;
   for (size_t sent = 0; sent < submission->onnx_size;) {

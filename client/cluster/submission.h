@@ -7,9 +7,11 @@
 #include "common/agree/spec.h"
 #include "model/onnx/model_file.h"
 #include "spec.pb-c.h"
+#include "sweep.pb-c.h"
 
 struct submission {
   Weir__RunSpec *spec;
+  const Weir__SweepSpec *sweep; /* borrowed: its trials begin with the spec; NULL: a run is submitted */
   void *onnx;
   size_t onnx_size;
   struct piece_source pieces; /* that the file names; read NULL where it names none */
@@ -27,12 +29,14 @@ struct spec_source submission_source(const struct args *args);
  */
 int submission_load(struct submission *submission, const struct spec_source *source, struct err *err);
 void submission_fini(struct submission *submission); /* safe on a zeroed one */
+/* A path that a file names, as seen from the folder that the file lies in; freed by the caller. */
+char *submission_path_beside(const char *file, const char *path);
 /* Reads the model alone. Errors: those of model_file_open. Released likewise. */
 int submission_open_model(struct submission *submission, const char *path, struct err *err);
 
-/* Uploads it. *run: the new run's id, freed by the caller. Errors: what the coordinator says to it, which
-   names the spec's file in place of the coordinator where that is at fault; CANCELLED on a stop (see
-   client/cluster/stop.h); UNAVAILABLE worded for people. */
+/* Uploads it. *run: the id of the new run, or of the sweep, freed by the caller. Errors: what the coordinator
+   says to it, which names the spec's file in place of the coordinator where that is at fault; CANCELLED on a
+   stop (see client/cluster/stop.h); UNAVAILABLE worded for people. */
 int submission_send(const struct submission *submission, struct connection *connection, char **run,
                     struct err *err);
 

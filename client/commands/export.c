@@ -40,39 +40,15 @@ static int export_from(const struct args *args, struct export_source *source, ex
 }
 
 static int export_asked(const struct args *args, export_fn *write, struct err *err) {
-  Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
   struct connection connection = {0};
-  struct export_source source = {0};
-  struct piece_download pieces = {&connection, NULL};
-  Weir__RunInfo *info = NULL;
-  void *onnx = NULL;
   Weir__WeightsRequest wanted;
+  struct download_export export = {.write = write,
+                                   .path = args_text(args, "output"),
+                                   .bytes_max = args_flag(args, "external-data") ? APART_BYTES_MAX : 0};
   stored_wanted(args, &wanted);
-  request.run = (char *)args->arguments[0];
-  if (connection_open(&connection, args->coordinator, err) ||
-      connection_call(&connection, RPC_GET_RUN, &request, (void **)&info, err))
-    goto out;
-  if (!info->spec) {
-    err_set(err, ERR_INTERNAL, "the coordinator did not send the spec of run %s", info->run);
-    goto out;
-  }
-  pieces.run = wanted.run = info->run;
-  if ((wanted.average && checkpoint_check_average(info->run, info->spec, err)) ||
-      download_model(&connection, info->run, &onnx, &source.model.onnx_size, err))
-    goto out;
-  if (wanted.step == 0) /* what a fork began with is its first checkpoint */
-    wanted.step = info->parent_step;
-  source.model.onnx = onnx;
-  source.model.spec = info->spec;
-  source.model.pieces = (struct piece_source){piece_download_read, &pieces};
-  if (!wanted.has_step || wanted.step > 0)
-    weights_from_coordinator(&connection, &wanted, &source.weights);
-  else if (weights_from_file(&source.model, &source.weights, NULL, err))
-    goto out;
-  export_from(args, &source, write, err);
-out:
-  free(onnx);
-  message_free(info);
+  wanted.run = (char *)args->arguments[0];
+  if (connection_open(&connection, args->coordinator, err) == 0)
+    download_export(&connection, &wanted, &export, err);
   connection_close(&connection);
   return err->code;
 }

@@ -11,7 +11,7 @@
 
 static int runs_asked(const struct args *args, struct err *err);
 static int runs_stored(const struct args *args, struct store *store, struct err *err);
-static void runs_print(const struct args *args, Weir__RunInfo *const *runs, size_t n);
+static void runs_print(const struct args *args, Weir__RunInfo **runs, size_t n);
 
 static int runs_run(const struct args *args) {
   struct store *store = NULL;
@@ -59,10 +59,23 @@ static int runs_stored(const struct args *args, struct store *store, struct err 
   return err->code;
 }
 
-static void runs_print(const struct args *args, Weir__RunInfo *const *runs, size_t n) {
+/* Moves those that are to be shown to the front; returns how many. */
+static size_t keep_shown(const struct args *args, Weir__RunInfo **runs, size_t n) {
+  size_t kept = 0;
+  for (size_t i = 0; i < n; i++)
+    if (args_flag(args, "all") || !*runs[i]->sweep) {
+      Weir__RunInfo *shown = runs[i];
+      runs[i] = runs[kept];
+      runs[kept++] = shown;
+    }
+  return kept;
+}
+
+static void runs_print(const struct args *args, Weir__RunInfo **runs, size_t n) {
   static const char *const headings[] = {"RUN",       "STATE",      ">STEP",    ">EPOCH",      ">LOSS",
                                          ">ACCURACY", ">SAMPLES/S", ">WORKERS", ">CHECKPOINT", NULL};
   struct table table;
+  n = keep_shown(args, runs, n);
   if (args_flag(args, "json")) {
     output_json_list(stdout, (ProtobufCMessage *const *)runs, n);
     return;
@@ -90,6 +103,7 @@ static void runs_print(const struct args *args, Weir__RunInfo *const *runs, size
 }
 
 static const struct option_def runs_options[] = {
+    {.name = "all", .kind = OPTION_FLAG, .help = "the trials of sweeps, too, which are not listed else."},
     {.name = "json", .kind = OPTION_FLAG, .help = "print a JSON array of objects instead, for programs."},
     STORED_OPTION,
     {0}};

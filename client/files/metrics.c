@@ -13,6 +13,7 @@
 
 #include "client/files/event_filter.h"
 #include "common/base/memory.h"
+#include "common/base/text.h"
 #include "model/metrics/metric.h"
 
 enum { NAMED_MAX = METRICS_NAMED_MAX * 64 }; /* text of all */
@@ -45,15 +46,7 @@ size_t metrics_line(const Weir__RunEvent *event, char line[METRICS_LINE_MAX]) {
 }
 
 const char *metrics_number(double value, char text[32]) {
-  char shortest[32] = "null";
-  for (int digits = 6; digits <= 17 && isfinite(value); digits++) {
-    double read;
-    snprintf(shortest, sizeof shortest, "%.*g", digits, value);
-    read = strtod(shortest, NULL);
-    if (memcmp(&read, &value, sizeof read) == 0) /* a comparison counts subnormals as zero */
-      break;
-  }
-  return strcpy(text, shortest);
+  return isfinite(value) ? text_number(value, text) : strcpy(text, "null");
 }
 
 /* Only after a roll-back: a run that was never disturbed has no such key. */

@@ -1,5 +1,5 @@
-/* Run specs: YAML to RunSpec. The message's descriptor is the schema: nothing here knows a key by name, but
-   the reader of map fields. */
+/* Specs: YAML to a message. The message's descriptor is the schema: nothing here knows a key by name, but the
+   reader of mappings. */
 #include "common/agree/spec_document.h"
 
 #include <errno.h>
@@ -144,26 +144,35 @@ static ProtobufCMessage *message_new(const ProtobufCMessageDescriptor *descripto
   return message;
 }
 
+/* Its first field is an entry's key in a mapping, the others are the entry's value. */
+static bool is_map_entry(const ProtobufCFieldDescriptor *field) {
+  const ProtobufCMessageDescriptor *message = field->descriptor;
+  return field->type == PROTOBUF_C_TYPE_MESSAGE && message->n_fields >= 2 &&
+         (strcmp(message->fields[0].name, "key") == 0 || strcmp(message->fields[0].name, "path") == 0);
+}
+
+/* A message that holds nothing but a mapping: in YAML the mapping itself. */
+static bool is_map_holder(const ProtobufCMessageDescriptor *message) {
+  return message->n_fields == 1 && message->fields[0].label == PROTOBUF_C_LABEL_REPEATED &&
+         is_map_entry(&message->fields[0]);
+}
+
 /* A field that is one message. Its memory hangs in the parent before it is read, so that one free frees all.
  */
 static int read_submessage(struct reader *reader, yaml_node_t *node, const ProtobufCFieldDescriptor *field,
                            void *at, const char *path) {
+  const ProtobufCMessageDescriptor *type = field->descriptor;
   ProtobufCMessage *message;
   int code;
   if (reader->level == LEVELS_MAX)
     return reader_fail(reader, node, "%s: nested more than %d deep", path, LEVELS_MAX);
-  message = message_new(field->descriptor);
+  message = message_new(type);
   *(ProtobufCMessage **)at = message;
   reader->level++;
-  code = read_message(reader, node, message, path);
+  code = is_map_holder(type) ? read_repeated(reader, node, &type->fields[0], message, path)
+                             : read_message(reader, node, message, path);
   reader->level--;
   return code;
-}
-
-static bool is_map_entry(const ProtobufCFieldDescriptor *field) {
-  const ProtobufCMessageDescriptor *message = field->descriptor;
-  return field->type == PROTOBUF_C_TYPE_MESSAGE && message->n_fields == 2 &&
-         strcmp(message->fields[0].name, "key") == 0 && strcmp(message->fields[1].name, "value") == 0;
 }
 
 /* The value of a map whose values are lists: a message that holds nothing but the list. */
@@ -190,6 +199,20 @@ static int read_map_entry(struct reader *reader, const yaml_node_pair_t *pair, P
   return read_map_list(reader, node, value, value_at, entry_path);
 }
 
+/* An entry whose value is a message; a list stands for the message's first field but the key. */
+static int read_map_message(struct reader *reader, const yaml_node_pair_t *pair, ProtobufCMessage *entry,
+                            const char *path) {
+  const ProtobufCFieldDescriptor *key = &entry->descriptor->fields[0], *first = key + 1;
+  yaml_node_t *node = yaml_document_get_node(&reader->document->yaml, pair->value);
+  char *key_at = (char *)entry + key->offset;
+  char entry_path[PATH_SIZE];
+  if (read_scalar(reader, yaml_document_get_node(&reader->document->yaml, pair->key), key, key_at, path))
+    return reader->err->code;
+  path_join(entry_path, sizeof entry_path, path, *(char **)key_at);
+  return node->type == YAML_SEQUENCE_NODE ? read_repeated(reader, node, first, entry, entry_path)
+                                          : read_message(reader, node, entry, entry_path);
+}
+
 static int read_map(struct reader *reader, yaml_node_t *node, const ProtobufCFieldDescriptor *field,
                     ProtobufCMessage *message, const char *path) {
   const ProtobufCMessageDescriptor *entry_descriptor = field->descriptor;
@@ -205,7 +228,8 @@ static int read_map(struct reader *reader, yaml_node_t *node, const ProtobufCFie
   for (; pair < node->data.mapping.pairs.top; pair++) {
     ProtobufCMessage *entry = message_new(entry_descriptor);
     ((ProtobufCMessage **)*elements)[(*count)++] = entry;
-    if (read_map_entry(reader, pair, entry, path))
+    if (entry_descriptor->n_fields == 2 ? read_map_entry(reader, pair, entry, path)
+                                        : read_map_message(reader, pair, entry, path))
       return reader->err->code;
   }
   return 0;
@@ -278,7 +302,8 @@ static int fail_unknown_key(struct reader *reader, yaml_node_t *key,
 
 static int read_message(struct reader *reader, yaml_node_t *node, ProtobufCMessage *message,
                         const char *path) {
-  bool seen[FIELDS_MAX] = {false};
+  /* of an entry of a mapping the key is there */
+  bool seen[FIELDS_MAX] = {strcmp(message->descriptor->fields[0].name, "path") == 0};
   yaml_node_pair_t *pair;
   if (node->type != YAML_MAPPING_NODE)
     return reader_fail(reader, node, "%s: keys and values are wanted here", *path ? path : "the spec");
@@ -305,14 +330,21 @@ static int read_message(struct reader *reader, yaml_node_t *node, ProtobufCMessa
   return 0;
 }
 
-static int document_read(struct spec_document *document, Weir__RunSpec **out, struct err *err) {
+int spec_document_read(struct spec_document *document, const ProtobufCMessageDescriptor *type,
+                       ProtobufCMessage **out, struct err *err) {
   struct reader reader = {.document = document, .err = err};
-  Weir__RunSpec *spec = (Weir__RunSpec *)message_new(&weir__run_spec__descriptor);
-  int code = read_message(&reader, yaml_document_get_root_node(&document->yaml), &spec->base, "");
-  if (code)
-    spec_free(spec);
-  else
-    *out = spec;
+  *out = message_new(type);
+  if (read_message(&reader, yaml_document_get_root_node(&document->yaml), *out, "") == 0)
+    return 0;
+  message_free(*out);
+  *out = NULL;
+  return err->code;
+}
+
+static int document_read(struct spec_document *document, Weir__RunSpec **out, struct err *err) {
+  ProtobufCMessage *message;
+  int code = spec_document_read(document, &weir__run_spec__descriptor, &message, err);
+  *out = (Weir__RunSpec *)message;
   spec_document_fini(document);
   return code;
 }

@@ -40,14 +40,34 @@ int spec_blame(const struct spec_source *source, struct err *err) {
   return err->code;
 }
 
+/* As spec_entry_find at the path's next step; where there is no such key, at the key that has dots in it and
+   begins the rest of the path. Moves the path behind it. */
+static bool find_next(yaml_document_t *document, int in, const char **path, struct spec_entry *entry) {
+  const yaml_node_t *node = yaml_document_get_node(document, in);
+  const char *rest = *path + (**path == '.');
+  struct path_step step;
+  *path = path_next(*path, &step);
+  if (*path && spec_entry_find(document, in, &step, entry))
+    return true;
+  for (yaml_node_pair_t *pair = node->data.mapping.pairs.start;
+       node->type == YAML_MAPPING_NODE && pair < node->data.mapping.pairs.top; pair++) {
+    const yaml_node_t *key = yaml_document_get_node(document, pair->key);
+    step = (struct path_step){.key = rest, .length = key->data.scalar.length};
+    if (key->type == YAML_SCALAR_NODE && step.length > 0 &&
+        strncmp(rest, (char *)key->data.scalar.value, step.length) == 0 &&
+        strchr(".:[ ", rest[step.length]) && spec_entry_find(document, in, &step, entry)) {
+      *path = rest + step.length;
+      return true;
+    }
+  }
+  return false;
+}
+
 /* Whether the document has at least the path's first key; the line of the last that it has, from 0. */
 static bool is_given(const char *path, struct spec_document *document, size_t *line) {
   struct spec_entry entry;
-  struct path_step step;
   bool is_any = false;
-  for (int in = SPEC_ROOT;
-       (path = path_next(path, &step)) && spec_entry_find(&document->yaml, in, &step, &entry);
-       in = *entry.value) {
+  for (int in = SPEC_ROOT; find_next(&document->yaml, in, &path, &entry); in = *entry.value) {
     *line =
         yaml_document_get_node(&document->yaml, entry.pair ? entry.pair->key : *entry.value)->start_mark.line;
     is_any = true;

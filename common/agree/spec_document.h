@@ -1,4 +1,5 @@
-/* The YAML document of a spec, with its settings in it. Private to spec*.c. */
+/* The YAML document of a spec, with its settings in it: for spec*.c, and for specs of other things than runs.
+ */
 #ifndef WEIR_COMMON_AGREE_SPEC_DOCUMENT_H
 #define WEIR_COMMON_AGREE_SPEC_DOCUMENT_H
 
@@ -42,6 +43,12 @@ int spec_document_load(const struct spec_source *source, const char *text, size_
 /* The same of the source's file. Errors: NOT_FOUND where it cannot be opened, IO, INVALID. */
 int spec_document_open(const struct spec_source *source, struct spec_document *out, struct err *err);
 void spec_document_fini(struct spec_document *document);
+
+/* Reads the document into a message of that type, through the type's descriptor. *out: freed with
+   message_free. In YAML a repeated message whose first field is `key` or `path` is a mapping by that field; a
+   message that holds nothing but such a field is the mapping itself. Errors: as spec_read. */
+int spec_document_read(struct spec_document *document, const ProtobufCMessageDescriptor *type,
+                       ProtobufCMessage **out, struct err *err);
 
 /* "FILE:LINE", or the setting, that a line of a mark is of. */
 const char *spec_document_place(const struct spec_document *document, size_t line, char out[SPEC_PLACE_MAX]);

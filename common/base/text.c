@@ -1,7 +1,9 @@
-/* Texts that others wrote. */
+/* Texts that others wrote, and numbers as texts. */
 #include "common/base/text.h"
 
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/memory.h"
@@ -43,4 +45,15 @@ char *text_copy_clean(const char *text, size_t max_bytes) {
     at += size ? size : 1;
   }
   return copy;
+}
+
+const char *text_number(double value, char text[TEXT_NUMBER_SIZE]) {
+  for (int digits = 6; digits <= 17; digits++) {
+    double read;
+    snprintf(text, TEXT_NUMBER_SIZE, "%.*g", digits, value);
+    read = strtod(text, NULL);
+    if (memcmp(&read, &value, sizeof read) == 0) /* a comparison counts subnormals as zero */
+      break;
+  }
+  return text;
 }

@@ -1,4 +1,4 @@
-/* Texts that came from outside: from a user, a file or another process. */
+/* Texts that came from outside, from a user, a file or another process; and numbers as texts. */
 #ifndef WEIR_COMMON_BASE_TEXT_H
 #define WEIR_COMMON_BASE_TEXT_H
 
@@ -12,5 +12,10 @@ bool text_is_clean(const char *text);
 /* A copy of at most max_bytes, where '?' stands for every byte that a clean text has not. Freed by the
  * caller. */
 char *text_copy_clean(const char *text, size_t max_bytes);
+
+/* The shortest decimal text of a finite number, of at least six digits' precision, that reads as that very
+   number; returns text. */
+enum { TEXT_NUMBER_SIZE = 32 };
+const char *text_number(double value, char text[TEXT_NUMBER_SIZE]);
 
 #endif

@@ -6,19 +6,10 @@
 #include <string.h>
 
 #include "common/specs/spec_diff.h"
-#include "common/specs/spec_text.h"
+#include "common/specs/spec_with.h"
 #include "common/base/memory.h"
 
 enum { DIFFERENCE_SIZE = 600 };
-
-/* Whether one of the settings gives the key a value. */
-static bool is_set(const struct spec_source *settings, const char *path) {
-  size_t length = strlen(path);
-  for (int i = 0; i < settings->n_settings; i++)
-    if (strncmp(settings->settings[i], path, length) == 0 && settings->settings[i][length] == '=')
-      return true;
-  return false;
-}
 
 static bool begins_with(const char *path, const char *with) {
   return strncmp(path, with, strlen(with)) == 0;
@@ -50,28 +41,15 @@ static bool may_differ(const char *path) {
   return is_option(path);
 }
 
-static int read_settings(const Weir__RunSpec *parent, const struct spec_source *settings, Weir__RunSpec **out,
-                         struct err *err) {
-  Weir__RunSpec *base = spec_copy(parent);
-  char *text;
-  base->train->has_hold = false; /* it has its own */
-  if (is_set(settings, "train.steps") && !is_set(settings, "train.epochs"))
-    base->train->has_epochs = false;
-  if (is_set(settings, "train.epochs") && !is_set(settings, "train.steps"))
-    base->train->has_steps = false;
-  text = spec_text(base);
-  spec_free(base);
-  spec_read_text(settings, text, strlen(text), out, err);
-  free(text);
-  return err->code;
-}
-
 int spec_fork(const Weir__RunSpec *parent, const struct spec_source *settings, const char *name,
               Weir__RunSpec **out, struct err *err) {
   char difference[DIFFERENCE_SIZE];
-  Weir__RunSpec *spec;
+  Weir__RunSpec *spec, *base = spec_copy(parent);
   *out = NULL;
-  if (read_settings(parent, settings, &spec, err))
+  base->train->has_hold = false; /* it has its own */
+  spec_with(base, settings, &spec, err);
+  spec_free(base);
+  if (err->code)
     return err->code;
   if (name && *name) {
     free(spec->name);

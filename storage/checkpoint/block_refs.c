@@ -23,10 +23,19 @@ struct block_refs {
   char *guard_name, *guard_content;
 };
 
-static int read_names(struct store *store, struct block_refs *refs, const struct store_names *names,
-                      struct err *err);
-static int add_run(struct store *store, struct block_refs *refs, const Weir__RunRecord *record,
-                   struct err *err);
+/* A kind of record that refers to blocks. */
+struct record_kind {
+  const ProtobufCMessageDescriptor *type;
+  int (*add)(struct store *store, struct block_refs *refs, const void *message, struct err *err);
+};
+
+static int read_names(struct store *store, struct block_refs *refs, const char *prefix,
+                      const struct record_kind *(*kind_of)(const char *name), struct err *err);
+static const struct record_kind *run_kind(const char *name);
+static const struct record_kind *sweep_kind(const char *name);
+static int add_manifest(struct store *store, struct block_refs *refs, const void *message, struct err *err);
+static int add_sweep(struct store *store, struct block_refs *refs, const void *message, struct err *err);
+static int add_run(struct store *store, struct block_refs *refs, const void *message, struct err *err);
 static struct block_ref *find_slot(const struct block_refs *refs, const block_key key);
 static void ref_add(struct block_refs *refs, const char *sha256);
 static void ref_keep(struct block_refs *refs, const char *sha256);
@@ -56,36 +65,43 @@ static void free_blocks_add(struct free_blocks *free_blocks, const block_key key
 
 int block_refs_read(struct store *store, struct block_refs **out, struct err *err) {
   struct block_refs *refs = mem_new(sizeof *refs);
-  struct store_names names = {0};
-  int rc;
   refs->n_slots = SLOTS_LEAST;
   refs->slots = mem_new(refs->n_slots * sizeof *refs->slots);
-  rc = store_list_records(store, "runs/", &names, err);
-  if (!rc)
-    rc = read_names(store, refs, &names, err);
-  store_names_fini(&names);
-  *out = rc ? NULL : refs;
-  if (rc)
+  *out = NULL;
+  if (read_names(store, refs, "runs/", run_kind, err) || read_names(store, refs, "sweeps/", sweep_kind, err))
     block_refs_free(refs);
-  return rc;
+  else
+    *out = refs;
+  return err->code;
 }
 
-static int read_names(struct store *store, struct block_refs *refs, const struct store_names *names,
-                      struct err *err) {
-  for (int i = 0; i < names->count; i++) {
-    const char *name = names->items[i];
-    struct record_place place;
-    void *message;
-    int rc;
-    if (!checkpoint_parse_name(name, &place))
+/* NULL: it refers to none. */
+static const struct record_kind *run_kind(const char *name) {
+  static const struct record_kind run = {&weir__run_record__descriptor, add_run};
+  static const struct record_kind manifest = {&weir__manifest__descriptor, add_manifest};
+  struct record_place place;
+  return !checkpoint_parse_name(name, &place) ? NULL : place.is_manifest ? &manifest : &run;
+}
+
+static const struct record_kind *sweep_kind(const char *name) {
+  static const struct record_kind sweep = {&weir__sweep_head__descriptor, add_sweep};
+  const char *last = strrchr(name, '/');
+  return strcmp(last, "/sweep") == 0 ? &sweep : NULL;
+}
+
+static int read_names(struct store *store, struct block_refs *refs, const char *prefix,
+                      const struct record_kind *(*kind_of)(const char *name), struct err *err) {
+  struct store_names names = {0};
+  int rc = store_list_records(store, prefix, &names, err);
+  for (int i = 0; i < names.count && !rc; i++) {
+    const char *name = names.items[i];
+    const struct record_kind *kind = kind_of(name);
+    void *message = NULL;
+    if (!kind)
       continue;
-    rc = checkpoint_read_record(
-        store, name, place.is_manifest ? &weir__manifest__descriptor : &weir__run_record__descriptor,
-        &message, err);
-    if (rc == 0 && place.is_manifest)
-      block_refs_add(refs, message);
-    else if (rc == 0)
-      rc = add_run(store, refs, message, err);
+    rc = checkpoint_read_record(store, name, kind->type, &message, err);
+    if (!rc)
+      rc = kind->add(store, refs, message, err);
     if (rc == ERR_CORRUPT) {
       log_event(LOG_ERROR, "store", "record_unreadable", "name=%s reason=\"%s\"", name, err->text);
       refs->n_unreadable++;
@@ -93,11 +109,13 @@ static int read_names(struct store *store, struct block_refs *refs, const struct
         refs->unreadable = mem_strdup(name);
     }
     message_free(message);
-    if (rc && rc != ERR_CORRUPT && rc != ERR_NOT_FOUND) /* deleted meanwhile */
-      return rc;
-    *err = ERR_NONE;
+    if (rc == ERR_CORRUPT || rc == ERR_NOT_FOUND) { /* deleted meanwhile */
+      *err = ERR_NONE;
+      rc = 0;
+    }
   }
-  return 0;
+  store_names_fini(&names);
+  return rc;
 }
 
 void block_refs_free(struct block_refs *refs) {
@@ -121,6 +139,25 @@ void block_refs_add(struct block_refs *refs, const Weir__Manifest *manifest) {
   ref_add(refs, manifest->model_sha256);
   for (size_t i = 0; i < manifest->n_blocks; i++)
     ref_add(refs, manifest->blocks[i]->sha256);
+}
+
+void block_refs_add_sweep(struct block_refs *refs, const Weir__SweepHead *head) {
+  ref_add(refs, head->model_sha256);
+  ref_add(refs, head->outline_sha256);
+}
+
+static int add_manifest(struct store *store, struct block_refs *refs, const void *message, struct err *err) {
+  (void)store;
+  (void)err;
+  block_refs_add(refs, message);
+  return 0;
+}
+
+static int add_sweep(struct store *store, struct block_refs *refs, const void *message, struct err *err) {
+  (void)store;
+  (void)err;
+  block_refs_add_sweep(refs, message);
+  return 0;
 }
 
 void block_refs_add_pieces(struct block_refs *refs, const struct onnx_outline *pieces) {
@@ -154,8 +191,8 @@ int checkpoint_run_pieces(struct store *store, const Weir__RunRecord *record, st
 }
 
 /* A model that the store has lost names nothing any more. */
-static int add_run(struct store *store, struct block_refs *refs, const Weir__RunRecord *record,
-                   struct err *err) {
+static int add_run(struct store *store, struct block_refs *refs, const void *message, struct err *err) {
+  const Weir__RunRecord *record = message;
   struct onnx_outline pieces;
   int rc = checkpoint_run_pieces(store, record, &pieces, err);
   if (!rc || rc == ERR_NOT_FOUND)

@@ -88,6 +88,8 @@ void block_refs_add(struct block_refs *refs, const Weir__Manifest *manifest);
 /* Its model, whose file names these pieces (none: zeroed). */
 void block_refs_add_run(struct block_refs *refs, const Weir__RunRecord *record,
                         const struct onnx_outline *pieces);
+/* A sweep's model. */
+void block_refs_add_sweep(struct block_refs *refs, const Weir__SweepHead *head);
 /* Those pieces alone, of a run that is to be. Release deletes what nothing else refers to. */
 void block_refs_add_pieces(struct block_refs *refs, const struct onnx_outline *pieces);
 int block_refs_release_pieces(struct store *store, struct block_refs *refs, const struct onnx_outline *pieces,

@@ -73,7 +73,7 @@ static void reference_set(struct coordinator *coordinator, struct run *run, cons
   run->reference.dataset_sha256 = text_copy_clean(loaded->dataset_sha256, HASH_MAX);
   if (plan_init(&run->plan, run->spec, loaded->train_samples, loaded->eval_samples, &err)) {
     run->plan = (struct plan){0};
-    coordinator_run_fail(coordinator, run, true, "%s", err.text);
+    coordinator_run_fail(coordinator, run, FAILURE_BAD_INPUT, "%s", err.text);
   }
 }
 
@@ -171,9 +171,10 @@ void coordinator_refused(struct coordinator *coordinator, struct member *member,
       0)
     return;
   if (refused->bad_input && !run->reference.dataset_sha256)
-    coordinator_run_fail(coordinator, run, true, "%s", text);
+    coordinator_run_fail(coordinator, run, FAILURE_BAD_INPUT, "%s", text);
   else if (was_ready && coordinator_count_workers(coordinator, run, WORKER_READY) == 0)
-    coordinator_run_fail(coordinator, run, false, "%s", text); /* all who trained gave up: it diverges */
+    coordinator_run_fail(coordinator, run, FAILURE_DIVERGED, "%s",
+                         text); /* all who trained gave up: it diverges */
 }
 
 /* The run goes on without the worker, which lets go of it, and does not ask it again. */

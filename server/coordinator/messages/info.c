@@ -175,6 +175,7 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
   if (run->is_stop_awaited && run->state != WEIR__RUN_STATE__FAILED)
     info->message = "waiting for the store to keep that the run has stopped";
   info->bad_input = run->is_bad_input;
+  info->diverged = run->has_diverged;
   info->step = run->step;
   info->steps = plan->steps;
   if (plan_is_known(plan)) {
@@ -206,6 +207,8 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
   info->weight = run->spec->workers->weight;
   info->share = run->claim.is_made ? run->claim.share : info->workers;
   info->parent = run->origin.parent;
+  info->sweep = run->sweep;
+  info->trial = run->trial;
   info->parent_step = run->origin.step;
   info->hold = coordinator_run_hold(run) == UINT64_MAX ? 0 : coordinator_run_hold(run);
   info->weights_sha256 = (char *)run->weights_sha256;

@@ -76,6 +76,8 @@ void coordinator_save(struct coordinator *coordinator, const struct run *run) {
   record->outline_sha256 = run->outline_sha256;
   record->parameters = run->parameters;
   record->parent = run->origin.parent;
+  record->sweep = run->sweep;
+  record->trial = run->trial;
   record->parent_step = run->origin.step;
   record->slots_step = run->origin.slots_step;
   record->block_elems = run->block_elems;
@@ -84,6 +86,7 @@ void coordinator_save(struct coordinator *coordinator, const struct run *run) {
   record->state = run->state;
   record->message = run->message;
   record->bad_input = run->is_bad_input;
+  record->diverged = run->has_diverged;
   record->incarnation = run->incarnation;
   record->plan = plan_is_known(&run->plan) ? coordinator_plan_message(arena, run) : NULL;
   record->reference = record_reference(arena, run);

@@ -132,7 +132,8 @@ void coordinator_server_refused(struct coordinator *coordinator, struct run *run
     run->reloads++;
     coordinator_roll_back(coordinator, run, cause);
   } else
-    coordinator_run_fail(coordinator, run, refused->bad_input, "%s", cause);
+    coordinator_run_fail(coordinator, run, refused->bad_input ? FAILURE_BAD_INPUT : FAILURE_OURS, "%s",
+                         cause);
 }
 
 void coordinator_leave_out(const struct coordinator *coordinator, const struct run *run,

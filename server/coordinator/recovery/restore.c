@@ -45,7 +45,9 @@ void coordinator_run_restored(struct coordinator *coordinator, const struct rest
       .block_elems = record->block_elems,
       .n_blocks = (uint32_t)record->n_block_elems,
       .submitted_unix_ms = record->submitted_unix_ms,
-      .origin = {record->parent, record->parent_step, record->slots_step, INCARNATION_UNKNOWN}};
+      .origin = {record->parent, record->parent_step, record->slots_step, INCARNATION_UNKNOWN},
+      .sweep = record->sweep,
+      .trial = record->trial};
   struct err err = ERR_NONE;
   struct run *run;
   if (restored->now_unix_ms)
@@ -61,6 +63,7 @@ void coordinator_run_restored(struct coordinator *coordinator, const struct rest
   run->state = record->state;
   coordinator_run_set_message(run, record->message);
   run->is_bad_input = record->bad_input;
+  run->has_diverged = record->diverged;
   run->incarnation = record->incarnation;
   run->base_step = record->base_step;
   run->finished_unix_ms = record->finished_unix_ms;

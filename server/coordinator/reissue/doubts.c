@@ -175,7 +175,7 @@ static void overflows_again(struct coordinator *coordinator, struct run *run, co
   if ((judged->n_changed > 0 || !is_confirmed(coordinator, run, judged)) && run->spec->train->deterministic &&
       reissue->doubts.rounds < ROUNDS_MAX)
     return;
-  coordinator_run_fail(coordinator, run, false,
+  coordinator_run_fail(coordinator, run, FAILURE_DIVERGED,
                        "the sum of step %llu's gradients of block %u is not finite, whoever computes it: the "
                        "training diverges; try a lower train.optimizer.lr, or look for extreme values in the "
                        "data",
@@ -239,7 +239,7 @@ void coordinator_doubts_when_due(struct coordinator *coordinator, struct run *ru
   helpers = coordinator_helpers(coordinator, run, &n);
   if (n == 0 && is_left_to_teams(coordinator, run)) {
     coordinator_run_fail(
-        coordinator, run, false,
+        coordinator, run, FAILURE_DIVERGED,
         "step %llu: the sum of gradients that are finite overflows: the training diverges; try "
         "a lower train.optimizer.lr, or look for extreme values in the data",
         (unsigned long long)reissue->step);

@@ -173,7 +173,7 @@ static bool take_written(struct coordinator *coordinator, struct run *run, const
     struct written_block *slot;
     if (block->block >= run->n_blocks || strlen(block->sha256) != SHA256_LENGTH ||
         !coordinator_owns_block(run, member, block->block)) {
-      coordinator_run_fail(coordinator, run, false,
+      coordinator_run_fail(coordinator, run, FAILURE_OURS,
                            "%s (%s) wrote block %u of %u, key '%.64s': not its to write", member->id,
                            member->address, block->block, run->n_blocks, block->sha256);
       return false;
@@ -191,8 +191,8 @@ static void commit_when_written(struct coordinator *coordinator, struct run *run
       return;
   for (uint32_t block = 0; block < run->n_blocks; block++)
     if (!*run->checkpointing.written[block].sha256) {
-      coordinator_run_fail(coordinator, run, false, "no server wrote block %u of %u of the checkpoint", block,
-                           run->n_blocks);
+      coordinator_run_fail(coordinator, run, FAILURE_OURS, "no server wrote block %u of %u of the checkpoint",
+                           block, run->n_blocks);
       return;
     }
   run->checkpointing.is_committing = true;

@@ -96,14 +96,14 @@ void coordinator_run_resumed(struct coordinator *coordinator, const char *id, ui
     return;
   }
   if (step == run->plan.steps && coordinator_is_complete(run)) {
-    run->is_bad_input = false;
+    run->is_bad_input = run->has_diverged = false;
     coordinator_run_done(coordinator, run); /* it was stopped when all was done */
     return;
   }
   coordinator_checkpoints_drop_above(coordinator, run, step);
   coordinator_new_incarnation(coordinator, run, step);
   clear_kind(run);
-  run->is_begun = run->is_bad_input = false;
+  run->is_begun = run->is_bad_input = run->has_diverged = false;
   run->finished_unix_ms = 0;
   run->n_refused = run->reloads = 0;
   run->reload_ms = 0;

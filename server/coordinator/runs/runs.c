@@ -78,7 +78,7 @@ void coordinator_run_saved(struct coordinator *coordinator, const struct saved_s
     coordinator_publish_done(coordinator, run);
 }
 
-void coordinator_run_fail(struct coordinator *coordinator, struct run *run, bool is_bad_input,
+void coordinator_run_fail(struct coordinator *coordinator, struct run *run, enum run_failure failure,
                           const char *format, ...) {
   char message[MESSAGE_MAX];
   va_list args;
@@ -86,13 +86,14 @@ void coordinator_run_fail(struct coordinator *coordinator, struct run *run, bool
   vsnprintf(message, sizeof message, format, args);
   va_end(args);
   coordinator_run_set_message(run, message);
-  run->is_bad_input = is_bad_input;
+  run->is_bad_input = failure == FAILURE_BAD_INPUT;
+  run->has_diverged = failure == FAILURE_DIVERGED;
   coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__FAILED);
 }
 
 void coordinator_fail_without_base(struct coordinator *coordinator, struct run *run, const char *cause) {
   coordinator_run_fail(
-      coordinator, run, false,
+      coordinator, run, FAILURE_OURS,
       "the store has lost the checkpoint of step %llu at which this fork of %s began: %.700s: fork "
       "it anew",
       (unsigned long long)run->origin.step, run->origin.parent, cause);
@@ -101,8 +102,8 @@ void coordinator_fail_without_base(struct coordinator *coordinator, struct run *
 void coordinator_model_lost(struct coordinator *coordinator, const char *id, const char *reason) {
   struct run *run = coordinator_run(coordinator, id);
   if (run && !coordinator_is_over(run))
-    coordinator_run_fail(coordinator, run, false, "the store has lost the model: %s: submit the run anew",
-                         reason);
+    coordinator_run_fail(coordinator, run, FAILURE_OURS,
+                         "the store has lost the model: %s: submit the run anew", reason);
 }
 
 /* No server is told to load it before its base is in the store, which comes there with its first record. */

@@ -23,7 +23,12 @@ void coordinator_run_set_state(struct coordinator *coordinator, struct run *run,
 void coordinator_run_saved(struct coordinator *coordinator, const struct saved_state *saved);
 /* The last event of a run that is DONE or STOPPED. */
 void coordinator_publish_done(struct coordinator *coordinator, struct run *run);
-void coordinator_run_fail(struct coordinator *coordinator, struct run *run, bool is_bad_input,
+enum run_failure {
+  FAILURE_OURS, /* the cluster's, the store's or a member's: the run may be resumed */
+  FAILURE_BAD_INPUT,
+  FAILURE_DIVERGED, /* its training diverges */
+};
+void coordinator_run_fail(struct coordinator *coordinator, struct run *run, enum run_failure failure,
                           const char *format, ...) __attribute__((format(printf, 4, 5)));
 /* A fork that would have to begin again, and has no checkpoint that can be read. */
 void coordinator_fail_without_base(struct coordinator *coordinator, struct run *run, const char *cause);

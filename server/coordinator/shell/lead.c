@@ -8,7 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
-#include "server/coordinator/shell/shell.h"
+#include "server/coordinator/shell/sweeps.h"
 
 enum { MISSING_AFTER_MS = 5000, SERVER_GRACE_MS = 3000, FOLLOW_MS = 30000, RETRY_MS = 500, LOOK_MS = 50 };
 
@@ -28,6 +28,7 @@ struct restoring {
   struct task task;
   struct coordinator_service *shell;
   struct stored_runs runs;
+  struct shell_sweep *sweeps;
   Weir__Members *members; /* NULL: none are known */
 };
 
@@ -171,7 +172,8 @@ static void read_state(struct task *task) {
   struct err err = ERR_NONE;
   while (!shell_is_ending(shell) && (store_identity_settle(shell->store, &guard, shell->identity, &err) ||
                                      stored_members_read(shell->store, &restoring->members, &err) ||
-                                     stored_runs_read(shell->store, &guard, &restoring->runs, &err))) {
+                                     stored_runs_read(shell->store, &guard, &restoring->runs, &err) ||
+                                     sweeps_read(shell, &restoring->sweeps, &err))) {
     char why[SHELL_TEXT_SIZE];
     snprintf(why, sizeof why, "this coordinator is taking over: %.400s", err.text);
     log_event(LOG_WARN, "coordinator", "taking_over", "error=\"%s\"", err.text);
@@ -180,6 +182,7 @@ static void read_state(struct task *task) {
       nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
     message_free(restoring->members);
     restoring->members = NULL;
+    stored_runs_fini(&restoring->runs);
     err = ERR_NONE;
   }
   restoring->task.run = begin_to_lead;
@@ -216,6 +219,8 @@ static void begin_to_lead(struct task *task) {
                &(struct coordinator_event){.kind = EVENT_MEMBERS_RESTORED, .members = restoring->members});
   for (int i = 0; i < restoring->runs.count; i++)
     run_restore(shell, &restoring->runs.items[i]);
+  shell->sweeps = restoring->sweeps;
+  restoring->sweeps = NULL;
   log_event(LOG_INFO, "coordinator", "state_restored", "term=%" PRIu64 " runs=%d left_out=%d", shell->term,
             restoring->runs.count, restoring->runs.left_out);
   if (*shell->lease_message) /* it came while there was no core to tell */
@@ -224,12 +229,13 @@ static void begin_to_lead(struct task *task) {
   set_standing(shell, true, true, "");
   if (options->on_leading)
     options->on_leading(options->user);
-  shell_sweep(shell);
+  shell_collect_all(shell);
   shell_fetch_models(shell);
   if (shell->was_emptied)
     store_emptied(shell);
 out:
   stored_runs_fini(&restoring->runs);
+  sweeps_free(restoring->sweeps);
   message_free(restoring->members);
   free(restoring);
 }
@@ -241,6 +247,7 @@ static void store_emptied(struct coordinator_service *shell) {
     return; /* what was there is being read: again once that is done */
   shell_refill(shell);
   shell_saves_emptied(shell);
+  shell_sweeps_emptied(shell);
   shell_step(shell, &(struct coordinator_event){.kind = EVENT_STORE_EMPTIED});
   shell_fetch_models(shell); /* those that are not in memory are lost */
 }
@@ -264,6 +271,7 @@ void shell_let_go(struct coordinator_service *shell, const char *why) {
   set_standing(shell, false, true, why);
   shell_close_watches(shell, why);
   shell_close_stops(shell, why);
+  shell_sweeps_stop(shell, why);
   shell_close_links(shell, why);
 }
 

@@ -26,7 +26,6 @@ static const struct rpc_method cluster_methods[CLUSTER_METHODS];
 static int event_loop_turn(void *user);
 static void event_loop_stop(struct task *task);
 static void carry_out(struct coordinator_service *shell, const struct coordinator_action *action);
-static void release_model(struct coordinator_service *shell, const char *run);
 
 struct coordinator_service *coordinator_service_new(const struct coordinator_service_options *options) {
   struct coordinator_service *shell = mem_new(sizeof *shell);
@@ -94,8 +93,9 @@ void coordinator_service_free(struct coordinator_service *shell) {
   task_thread_stop(shell->event_loop);
   sender_stop(shell->sender);
   while (shell->models)
-    release_model(shell, shell->models->run);
+    shell_release_model(shell, shell->models->run);
   shell_saves_fini(shell);
+  shell_sweeps_fini(shell);
   shell_drops_fini(shell);
   piece_holds_fini(shell);
   block_refs_free(shell->refs);
@@ -121,13 +121,15 @@ static void write_what_is_due(struct coordinator_service *shell, uint64_t now_ms
 static int event_loop_turn(void *user) {
   struct coordinator_service *shell = user;
   uint64_t now_ms = shell_now_ms();
+  bool is_tick = now_ms - shell->ticked_ms >= TICK_MS;
   shell_close_overrun_links(shell);
-  if (now_ms - shell->ticked_ms >= TICK_MS) {
+  if (is_tick) {
     shell->ticked_ms = now_ms;
     shell_step(shell, &(struct coordinator_event){.kind = EVENT_TICK});
     if (!shell->is_stopping)
       write_what_is_due(shell, now_ms);
   }
+  shell_sweeps_turn(shell, is_tick);
   shell_stops_turn(shell, now_ms);
   return shell_pump_watches(shell) ? BEHIND_MS : TICK_MS;
 }
@@ -150,6 +152,7 @@ static void carry_out(struct coordinator_service *shell, const struct coordinato
     break;
   case ACTION_PUBLISH: /* watchers are served when the event loop's batch is done */
     shell_saves_published(shell, action->run);
+    shell_sweeps_published(shell, action->run);
     break;
   case ACTION_COMMIT:
     shell_commit(shell, action->manifest, action->is_last);
@@ -161,7 +164,7 @@ static void carry_out(struct coordinator_service *shell, const struct coordinato
     shell_save(shell, action);
     break;
   case ACTION_RELEASE:
-    release_model(shell, action->run);
+    shell_release_model(shell, action->run);
     break;
   case ACTION_MEMBERS:
     shell_save_members(shell, action->members);
@@ -189,7 +192,7 @@ void shell_keep_model(struct coordinator_service *shell, const char *run, struct
   shell->models = live;
 }
 
-static void release_model(struct coordinator_service *shell, const char *run) {
+void shell_release_model(struct coordinator_service *shell, const char *run) {
   struct live_model **at = &shell->models, *model = shell_find_model(shell, run);
   if (!model)
     return;
@@ -228,6 +231,9 @@ static const struct rpc_method training_methods[TRAINING_METHODS] = {
     {.id = RPC_LIST_CHECKPOINTS, .on_message = shell_list_checkpoints_on_message},
     {.id = RPC_VERIFY, .on_message = shell_verify_on_message},
     {.id = RPC_COLLECT_GARBAGE, .on_message = shell_collect_garbage_on_message},
+    {.id = RPC_LIST_SWEEPS, .on_message = shell_list_sweeps_on_message},
+    {.id = RPC_GET_SWEEP, .on_message = shell_get_sweep_on_message},
+    {.id = RPC_STOP_SWEEP, .on_message = shell_stop_sweep_on_message},
     {.id = RPC_LIST_WORKERS, .on_message = shell_list_workers_on_message},
     {.id = RPC_DRAIN_WORKER, .on_message = shell_drain_worker_on_message},
     {.id = RPC_READMIT_WORKER, .on_message = shell_readmit_worker_on_message},

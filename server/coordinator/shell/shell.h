@@ -16,7 +16,9 @@
    download.c  sends models, pieces of them and weights
    saves.c     keeps runs, events and members in the store
    commit.c    commits and deletes checkpoints
-   sweep.c     fills an emptied store again, deletes what nothing refers to */
+   garbage.c   fills an emptied store again, deletes what nothing refers to
+   sweeps.c    carries out what sweeps decide, sweep_log.c keeps their logs, sweep_calls.c answers about them
+ */
 #ifndef WEIR_SERVER_COORDINATOR_SHELL_SHELL_H
 #define WEIR_SERVER_COORDINATOR_SHELL_SHELL_H
 
@@ -41,8 +43,9 @@ struct fork_base;
 struct piece_hold;
 struct members_save;
 struct saved_run;
+struct shell_sweep;
 
-enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 20, RUNS_LIVE_MAX = 500, RUN_ID_SIZE = 128 };
+enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 23, RUNS_LIVE_MAX = 500, RUN_ID_SIZE = 128 };
 
 /* The model of a run that is not over. */
 struct live_model {
@@ -94,8 +97,9 @@ struct coordinator_service {
   struct saved_run *saves;
   struct members_save *members;
   struct drop_job *drops; /* to be tried again */
-  uint64_t refill_ms;     /* when to give an emptied store its identity and models again; 0: not to be done */
-  uint64_t fetch_ms;      /* when to look for models that could not be read; 0: there are none */
+  struct shell_sweep *sweeps;
+  uint64_t refill_ms; /* when to give an emptied store its identity and models again; 0: not to be done */
+  uint64_t fetch_ms;  /* when to look for models that could not be read; 0: there are none */
   bool was_emptied;
   char lease_message[SHELL_TEXT_SIZE], save_message[SHELL_TEXT_SIZE]; /* what is wrong with the store */
   uint64_t ticked_ms;
@@ -109,6 +113,7 @@ void shell_step(struct coordinator_service *shell, const struct coordinator_even
 struct live_model *shell_find_model(struct coordinator_service *shell, const char *run);
 void shell_keep_model(struct coordinator_service *shell, const char *run,
                       struct run_model *model); /* takes it */
+void shell_release_model(struct coordinator_service *shell, const char *run);
 /* Finds the run that a request names, or fails the call. NULL: failed. */
 const char *shell_find_run(struct coordinator_service *shell, struct rpc_call *call, const char *prefix);
 
@@ -242,11 +247,27 @@ void shell_note_failure(struct coordinator_service *shell, const struct err *err
 /* Counts the references to blocks where they are not counted. False: err says why. */
 bool shell_has_refs(struct coordinator_service *shell, struct err *err);
 
-/* sweep.c; event loop */
-void shell_sweep(struct coordinator_service *shell);
+/* sweeps.c; event loop */
+/* The run, which may be a trial's, has news. */
+void shell_sweeps_published(struct coordinator_service *shell, const char *run);
+/* Carries out what the sweeps with news decide; of all of them, where is_tick. */
+void shell_sweeps_turn(struct coordinator_service *shell, bool is_tick);
+void shell_sweeps_emptied(struct coordinator_service *shell); /* nothing of them is in the store any more */
+void shell_sweeps_stop(struct coordinator_service *shell, const char *why);
+void shell_sweeps_fini(struct coordinator_service *shell);
+
+/* sweep_calls.c */
+void shell_list_sweeps_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_get_sweep_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_stop_sweep_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+
+/* garbage.c; event loop */
+/* Deletes what nothing refers to. */
+void shell_collect_all(struct coordinator_service *shell);
 /* Gives an emptied store its identity, and the models that are in memory, until it takes them. */
 void shell_refill(struct coordinator_service *shell);
-/* Deletes runs (ids, or prefixes of ids that the core does not know; taken) and sweeps; answers the call. */
+/* Deletes runs (ids, or prefixes of ids that the core does not know; taken) and all else that nothing refers
+ * to; answers the call. */
 void shell_collect_garbage(struct coordinator_service *shell, struct rpc_call *call, char **runs, int n_runs);
 
 #endif

@@ -8,10 +8,12 @@
 #include "common/base/clock.h"
 #include "common/base/message.h"
 #include "common/settle/spec_settle.h"
+#include "common/sweep/sweep_spec.h"
 #include "model/model.h"
 #include "server/coordinator/messages/info.h"
 #include "server/coordinator/shell/piece_hold.h"
 #include "server/coordinator/shell/submit.h"
+#include "server/coordinator/shell/sweeps.h"
 
 /* RATE_MIN: bytes a second that an upload has on average, after a time in which it may be slow. */
 enum { UPLOADS_MAX = 16, RATE_MIN = 16384, SLOW_MS = 60000 };
@@ -26,6 +28,8 @@ static int upload_add(struct upload *upload, const ProtobufCBinaryData *chunk, s
 static void upload_refuse(struct upload *upload, struct rpc_call *call, const struct err *err);
 static void upload_check(struct task *task);
 static int model_check(struct upload *upload);
+static int sweep_check(const struct upload *upload, struct err *err);
+static void sweep_queue(struct upload *upload);
 static void run_queue(struct upload *upload);
 
 void shell_submit_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
@@ -111,15 +115,25 @@ static struct upload *upload_begin(struct rpc_call *call, const Weir__SubmitRequ
   upload->begin_ns = clock_now_ns();
   upload->has_pieces = request->has_pieces;
   upload->spec = spec_copy(request->spec);
+  upload->sweep = request->sweep ? message_copy(request->sweep) : NULL;
   if (__atomic_add_fetch(&shell->uploads, 1, __ATOMIC_RELAXED) > UPLOADS_MAX)
     err_set(err, ERR_BUSY, "submit: %d others are being submitted: try again", UPLOADS_MAX);
-  else if (spec_check(upload->spec, err) || spec_settle_check(upload->spec, err))
+  else if (spec_check(upload->spec, err) || spec_settle_check(upload->spec, err) ||
+           (upload->sweep && sweep_check(upload, err)))
     ;
   else if (!(upload->onnx = buffer_new(request->model_bytes)))
     err_set(err, ERR_NO_MEMORY, "submit: no memory for a model of %llu bytes",
             (unsigned long long)request->model_bytes);
   rpc_call_set_user(call, upload);
   return upload;
+}
+
+static int sweep_check(const struct upload *upload, struct err *err) {
+  if (upload->has_pieces)
+    return err_set(err, ERR_UNSUPPORTED, "model.onnx: a sweep's model is a file of its own, below 2 GiB");
+  return sweep_spec_check(upload->sweep, err) || sweep_spec_check_base(upload->sweep, upload->spec, err)
+             ? (int)err->code
+             : 0;
 }
 
 /* A place is not held by messages without bytes, nor by a byte now and then. */
@@ -154,6 +168,7 @@ void upload_free(struct upload *upload) {
     return;
   __atomic_sub_fetch(&upload->shell->uploads, 1, __ATOMIC_RELAXED);
   spec_free(upload->spec);
+  message_free(upload->sweep);
   buffer_put(upload->onnx);
   run_model_put(upload->model);
   free(upload->block_elems);
@@ -169,7 +184,8 @@ static void upload_check(struct task *task) {
   if (!shell_is_leading(shell, why))
     err_set(&upload->err, ERR_UNAVAILABLE, "%s", why);
   else if (model_check(upload) == 0 && !upload->has_pieces && upload_store(upload) == 0)
-    run_id_draw(shell->store, upload->spec->name, upload->id, &upload->err);
+    run_id_draw(shell->store, upload->sweep ? upload->sweep->name : upload->spec->name, upload->id,
+                &upload->err);
   if (!upload->err.code && upload->has_pieces) {
     upload_pieces_want(upload);
     return;
@@ -198,12 +214,15 @@ static int check_numbers(struct upload *upload, const struct model *model) {
 static int model_check(struct upload *upload) {
   const Weir__TrainSpec *train = upload->spec->train;
   const struct buffer *outline = upload->model->outline;
+  Weir__RunSpec *spec =
+      upload->sweep ? sweep_model_spec(upload->sweep, upload->spec) : spec_copy(upload->spec);
   struct model *model;
   int rc = model_open(&(struct model_source){.onnx = outline->data,
                                              .size_bytes = outline->size_bytes,
-                                             .spec = upload->spec,
+                                             .spec = spec,
                                              .samples = train->batch / train->microbatches},
                       &model, &upload->err);
+  spec_free(spec);
   if (!rc) {
     upload->parameters = model->param_elems;
     upload->n_blocks = model->n_blocks;
@@ -235,7 +254,10 @@ void upload_accept(struct task *task) {
     rpc_call_finish(upload->call, &upload->err);
   else if (coordinator_live_runs(shell->core) >= RUNS_LIVE_MAX)
     rpc_call_fail(upload->call, ERR_BUSY, "submit: %d runs wait or run already", RUNS_LIVE_MAX);
-  else if (coordinator_run_model(shell->core, upload->id)) /* another upload drew it at the same time */
+  else if (upload->sweep && !shell_find_sweep(shell, upload->id))
+    sweep_queue(upload);
+  else if (upload->sweep ||
+           coordinator_run_model(shell->core, upload->id)) /* another upload drew it at the same time */
     rpc_call_fail(upload->call, ERR_BUSY, "submit: the id %s was just given away: try again", upload->id);
   else
     run_queue(upload);
@@ -244,6 +266,23 @@ void upload_accept(struct task *task) {
     upload_pieces_put(upload);
   else
     upload_free(upload);
+}
+
+static void sweep_queue(struct upload *upload) {
+  Weir__SweepHead head = WEIR__SWEEP_HEAD__INIT;
+  head.sweep = upload->id;
+  head.spec = upload->sweep;
+  head.run_spec = upload->spec;
+  head.model_bytes = upload->model->file->size_bytes;
+  head.model_sha256 = upload->model_sha256;
+  head.outline_sha256 = upload->model->outline_sha256;
+  if (*head.outline_sha256)
+    head.outline_bytes = upload->model->outline->size_bytes;
+  head.parameters = upload->parameters;
+  head.block_elems = upload->block_elems;
+  head.n_block_elems = upload->n_blocks;
+  head.submitted_unix_ms = clock_unix_ms();
+  shell_sweep_begin(upload->shell, upload->call, &head, upload->model);
 }
 
 /* The call is answered when the run is in the store. */

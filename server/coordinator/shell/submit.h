@@ -17,7 +17,8 @@ struct upload {
   struct coordinator_service *shell;
   struct rpc_call *call;
   Weir__RunSpec *spec;
-  struct buffer *onnx; /* until the model is made of it */
+  Weir__SweepSpec *sweep; /* NULL: a run is submitted */
+  struct buffer *onnx;    /* until the model is made of it */
   uint64_t received_bytes, begin_ns;
   bool has_pieces;
   /* what `slow` finds */

@@ -41,6 +41,8 @@ struct run_submission {
   const char *weights_sha256; /* of a run that only evaluates: of the model's weights; else NULL */
   struct run_origin origin;   /* parent: NULL or "": none */
   const struct run_inheritance *inheritance; /* of a new fork; else NULL */
+  const char *sweep;                         /* whose trial it is; NULL or "": of none */
+  uint32_t trial;
 };
 
 /* What became of an ACTION_COMMIT. */

@@ -43,6 +43,8 @@ struct run *coordinator_run_new(const struct coordinator *coordinator,
   run->checkpointing.written = mem_new(blocks * sizeof *run->checkpointing.written);
   run->checkpointing.message = mem_strdup("");
   run->checkpointing.lead = LEAD_STEPS;
+  run->sweep = mem_strdup(submission->sweep ? submission->sweep : "");
+  run->trial = submission->trial;
   run->origin.parent = mem_strdup(submission->origin.parent ? submission->origin.parent : "");
   run->origin.step = run->base_step = run->step = submission->origin.step;
   run->origin.slots_step = submission->origin.slots_step;
@@ -71,6 +73,7 @@ void coordinator_run_free(struct run *run) {
   free(run->model_sha256);
   free(run->outline_sha256);
   free(run->origin.parent);
+  free(run->sweep);
   free(run->block_elems);
   free(run->owners);
   free(run->message);

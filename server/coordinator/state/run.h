@@ -78,12 +78,15 @@ struct run {
   uint64_t server_bytes; /* that servers take for it together (room.h) */
 
   struct origin origin;
+  char *sweep; /* whose trial it is; "": of none */
+  uint32_t trial;
 
   Weir__RunState state;
   bool is_stop_awaited;      /* it is over or paused, but not yet known so in the store: */
   Weir__RunState told_state; /* until then clients are told the state before */
   char *message;
   bool is_bad_input;
+  bool has_diverged; /* it failed because its training diverges */
   uint64_t incarnation;
   uint64_t base_step;    /* the version that this incarnation begins at */
   bool is_save_awaited;  /* the incarnation is not yet known to be in the store: servers are not told of it */

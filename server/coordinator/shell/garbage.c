@@ -18,8 +18,8 @@ struct refill_job {
   struct err err;
 };
 
-/* A sweep, asked for by a call or (NULL) by ourselves. */
-struct sweep_job {
+/* A collection, asked for by a call or (NULL) by ourselves. */
+struct garbage_job {
   struct task task;
   struct coordinator_service *shell;
   struct rpc_call *call;
@@ -32,9 +32,9 @@ struct sweep_job {
 static void refill_job_run(struct task *task);
 static int write_refill(struct refill_job *job);
 static void refill_done(struct task *task);
-static void sweep_job_run(struct task *task);
-static int delete_run(struct sweep_job *job, char **run);
-static void sweep_done(struct task *task);
+static void garbage_job_run(struct task *task);
+static int delete_run(struct garbage_job *job, char **run);
+static void garbage_done(struct task *task);
 
 void shell_refill(struct coordinator_service *shell) {
   struct refill_job *job = mem_new(sizeof *job);
@@ -93,25 +93,25 @@ static void refill_done(struct task *task) {
   free(job);
 }
 
-static void sweep_start(struct coordinator_service *shell, struct rpc_call *call, char **runs, int n_runs) {
-  struct sweep_job *job = mem_new(sizeof *job);
-  *job = (struct sweep_job){
-      .task.run = sweep_job_run, .shell = shell, .call = call, .runs = runs, .n_runs = n_runs};
+static void garbage_start(struct coordinator_service *shell, struct rpc_call *call, char **runs, int n_runs) {
+  struct garbage_job *job = mem_new(sizeof *job);
+  *job = (struct garbage_job){
+      .task.run = garbage_job_run, .shell = shell, .call = call, .runs = runs, .n_runs = n_runs};
   task_post(shell->jobs, &job->task); /* one a call */
 }
 
-void shell_sweep(struct coordinator_service *shell) {
-  sweep_start(shell, NULL, NULL, 0);
+void shell_collect_all(struct coordinator_service *shell) {
+  garbage_start(shell, NULL, NULL, 0);
 }
 
 void shell_collect_garbage(struct coordinator_service *shell, struct rpc_call *call, char **runs,
                            int n_runs) {
-  sweep_start(shell, call, runs, n_runs);
+  garbage_start(shell, call, runs, n_runs);
 }
 
-/* The references are counted anew: a sweep is rare, and what it deletes is lost. */
-static void sweep_job_run(struct task *task) {
-  struct sweep_job *job = TASK_OWNER(task, struct sweep_job, task);
+/* The references are counted anew: a collection is rare, and what it deletes is lost. */
+static void garbage_job_run(struct task *task) {
+  struct garbage_job *job = TASK_OWNER(task, struct garbage_job, task);
   struct coordinator_service *shell = job->shell;
   char term[LEASE_TERM_SIZE];
   struct store_record guard = lease_guard(shell->term, term);
@@ -127,11 +127,11 @@ static void sweep_job_run(struct task *task) {
       checkpoint_sweep(shell->store, shell->refs, &job->reply, &job->err);
     job->reply.runs = (uint64_t)job->n_deleted;
   }
-  job->task.run = sweep_done;
+  job->task.run = garbage_done;
   task_post(shell->event_loop, &job->task);
 }
 
-static int delete_run(struct sweep_job *job, char **run) {
+static int delete_run(struct garbage_job *job, char **run) {
   struct coordinator_service *shell = job->shell;
   char term[LEASE_TERM_SIZE];
   struct store_record guard = lease_guard(shell->term, term);
@@ -149,8 +149,8 @@ static int delete_run(struct sweep_job *job, char **run) {
   return rc;
 }
 
-static void sweep_done(struct task *task) {
-  struct sweep_job *job = TASK_OWNER(task, struct sweep_job, task);
+static void garbage_done(struct task *task) {
+  struct garbage_job *job = TASK_OWNER(task, struct garbage_job, task);
   struct coordinator_service *shell = job->shell;
   log_event(job->err.code ? LOG_WARN : LOG_INFO, "coordinator", "store_swept",
             "blocks=%" PRIu64 " bytes=%" PRIu64 " runs=%" PRIu64 " kept_blocks=%" PRIu64 " error=\"%s\"",

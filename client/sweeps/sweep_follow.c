@@ -1,0 +1,186 @@
+/* A sweep on its way, and what is left of it. */
+#include "client/sweeps/sweep_follow.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cluster/download.h"
+#include "client/cluster/stop.h"
+#include "client/files/export.h"
+#include "client/files/output_file.h"
+#include "client/sweeps/sweep_table.h"
+#include "common/base/memory.h"
+#include "common/base/message.h"
+#include "common/base/text.h"
+
+enum { ASK_MS = 300, AWAY_MS = 60000 };
+
+int sweep_ask(struct connection *connection, const char *sweep, bool has_records, Weir__SweepInfo **info,
+              struct err *err) {
+  Weir__GetSweepRequest request = WEIR__GET_SWEEP_REQUEST__INIT;
+  request.sweep = (char *)sweep;
+  request.has_records = has_records;
+  *info = NULL;
+  return connection_call(connection, RPC_GET_SWEEP, &request, (void **)info, err);
+}
+
+/* A line for each result that is not among the first n_told[trial] of its trial. */
+static void tell_results(FILE *file, const Weir__SweepInfo *info, size_t *n_told) {
+  const char *metric = info->spec && info->spec->objective ? info->spec->objective->metric : "value";
+  for (size_t i = 0; i < info->n_trials; i++) {
+    const Weir__SweepTrial *trial = info->trials[i];
+    char number[TEXT_NUMBER_SIZE], values[SWEEP_VALUES_MAX];
+    size_t n = trial->n_results + (*trial->failure != '\0');
+    for (; n_told[i] < n; n_told[i]++) {
+      bool is_failure = n_told[i] == trial->n_results;
+      fprintf(file, "trial %u  ", trial->number);
+      if (is_failure)
+        fprintf(file, "failed: %s", trial->failure);
+      else if (info->spec && info->spec->schedule && n_told[i] < info->spec->schedule->n_rungs)
+        fprintf(file, "step %" PRIu64 "  %s %s", info->spec->schedule->rungs[n_told[i]], metric,
+                text_number(trial->results[n_told[i]], number));
+      else
+        fprintf(file, "%s %s", metric, text_number(trial->results[n_told[i]], number));
+      fprintf(file, "%s  %s\n", info->has_best && info->best == trial->number && !is_failure ? "  best" : "",
+              sweep_values_text(trial, values));
+    }
+  }
+  fflush(file);
+}
+
+int sweep_follow(struct connection *connection, const char *sweep, FILE *file, Weir__SweepInfo **info,
+                 struct err *err) {
+  size_t *n_told = NULL;
+  int capacity = 0, n = 0, away_ms = 0;
+  *info = NULL;
+  do {
+    Weir__SweepInfo *newer;
+    *err = ERR_NONE;
+    if (sweep_ask(connection, sweep, false, &newer, err)) {
+      away_ms += ASK_MS;
+      if (!err_is_retryable(err->code) || away_ms > AWAY_MS)
+        break;
+      continue;
+    }
+    away_ms = 0;
+    message_free(*info);
+    *info = newer;
+    for (; n < (int)newer->n_trials; n++) {
+      array_reserve((void **)&n_told, &capacity, n, sizeof *n_told);
+      n_told[n] = 0;
+    }
+    tell_results(file, newer, n_told);
+  } while ((err->code || !*(*info)->end) && !stop_wait(ASK_MS));
+  free(n_told);
+  if (!err->code && !*(*info)->end)
+    err_set(err, ERR_CANCELLED, "interrupted");
+  return err->code;
+}
+
+/* As it is where the text is a number, else as a string. */
+static void print_value(FILE *line, const char *text) {
+  json_t *value = json_loads(text, JSON_DECODE_ANY, NULL);
+  if (json_is_number(value)) {
+    fputs(text, line);
+  } else {
+    json_t *string = json_string(text);
+    char *quoted = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
+    fputs(quoted ? quoted : "null", line);
+    free(quoted);
+    json_decref(string);
+  }
+  json_decref(value);
+}
+
+/* By hand, for a JSON library writes more digits of a number than it takes to tell it. Freed by the caller.
+ */
+static char *trial_line(const Weir__SweepInfo *info, const Weir__SweepTrial *trial) {
+  const Weir__SweepSchedule *schedule = info->spec ? info->spec->schedule : NULL;
+  char *text = NULL, number[TEXT_NUMBER_SIZE];
+  size_t size;
+  FILE *line = open_memstream(&text, &size);
+  CHECK(line);
+  fprintf(line, "{\"trial\":%u,\"state\":\"%s\",\"values\":{", trial->number, trial->state);
+  for (size_t i = 0; i < trial->n_values; i++) {
+    fputs(i ? "," : "", line);
+    print_value(line, trial->values[i]->path);
+    fputc(':', line);
+    print_value(line, trial->values[i]->value);
+  }
+  fputs("},\"results\":[", line);
+  for (size_t i = 0; i < trial->n_results; i++) {
+    fprintf(line, "%s{\"rung\":%zu", i ? "," : "", i);
+    if (schedule && i < schedule->n_rungs)
+      fprintf(line, ",\"steps\":%" PRIu64, schedule->rungs[i]);
+    fprintf(line, ",\"value\":%s}", text_number(trial->results[i], number));
+  }
+  fputc(']', line);
+  if (*trial->failure) {
+    fputs(",\"failure\":", line);
+    print_value(line, trial->failure);
+  }
+  fputs("}\n", line);
+  fclose(line);
+  return text;
+}
+
+int sweep_write_trials(const Weir__SweepInfo *info, const char *folder, struct err *err) {
+  char *path = mem_printf("%s/trials.jsonl", folder);
+  struct output_file file = {0};
+  uint64_t offset = 0;
+  if (output_file_open(&file, path, err) == 0) {
+    for (size_t i = 0; i < info->n_trials && !err->code; i++) {
+      char *line = trial_line(info, info->trials[i]);
+      output_file_write(&file, offset, line, strlen(line), err);
+      offset += strlen(line);
+      free(line);
+    }
+    if (!err->code)
+      output_file_commit(&file, err);
+    output_file_close(&file);
+  }
+  free(path);
+  return err->code;
+}
+
+static int write_best_spec(const Weir__SweepInfo *info, const Weir__SweepTrial *best,
+                           const struct submission *submission, const char *path, struct err *err) {
+  const Weir__SweepSchedule *schedule = info->spec->schedule;
+  char **settings = mem_new((best->n_values + 3) * sizeof *settings);
+  char *model = realpath(submission->model_path, NULL);
+  struct spec_source source = {.file = submission->path, .settings = (const char *const *)settings};
+  int n = 0;
+  settings[n++] = mem_printf("model.onnx=%s", model ? model : submission->model_path);
+  if (schedule->n_rungs && submission->spec->train->has_epochs)
+    settings[n++] = mem_strdup("train.epochs=null");
+  if (schedule->n_rungs)
+    settings[n++] = mem_printf("train.steps=%" PRIu64, schedule->rungs[schedule->n_rungs - 1]);
+  for (size_t i = 0; i < best->n_values; i++)
+    settings[n++] = mem_printf("%s=%s", best->values[i]->path, best->values[i]->value);
+  source.n_settings = n;
+  spec_source_write(&source, path, err);
+  for (int i = 0; i < n; i++)
+    free(settings[i]);
+  free(settings);
+  free(model);
+  return err->code;
+}
+
+int sweep_write_best(struct connection *connection, const Weir__SweepInfo *info,
+                     const struct sweep_submission *submission, const char *folder, struct err *err) {
+  const Weir__SweepTrial *best = info->has_best ? sweep_find_trial(info, info->best) : NULL;
+  Weir__WeightsRequest wanted = WEIR__WEIGHTS_REQUEST__INIT;
+  struct download_export export = {.write = export_onnx};
+  char *onnx = mem_printf("%s/best.onnx", folder), *yaml = mem_printf("%s/best.yaml", folder);
+  if (best) {
+    wanted.run = best->run;
+    export.path = onnx;
+    if (download_export(connection, &wanted, &export, err) == 0)
+      write_best_spec(info, best, &submission->submission, yaml, err);
+  }
+  free(onnx);
+  free(yaml);
+  return err->code;
+}

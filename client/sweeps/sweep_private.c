@@ -1,0 +1,136 @@
+/* A sweep with a cluster of its own, in a folder. */
+#include "client/sweeps/sweep_private.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "client/cluster/launcher.h"
+#include "client/cluster/stop.h"
+#include "client/files/result_dir.h"
+#include "client/files/run_file.h"
+#include "client/sweeps/sweep_follow.h"
+#include "client/sweeps/sweep_table.h"
+#include "common/base/memory.h"
+#include "common/base/message.h"
+#include "common/base/sha256.h"
+
+enum { LOST_CHILD_MS = 2000 };
+
+/* What is released by private_fini, whatever happened. */
+struct private_sweep {
+  const struct args *args;
+  const struct sweep_submission *sweep;
+  char *out, *absolute, *data_root;
+  struct run_file file; /* of the folder: its run is the sweep */
+  struct launcher *launcher;
+  struct connection connection;
+  Weir__SweepInfo *info;
+};
+
+static int folder_begin(struct private_sweep *own, struct err *err) {
+  const struct submission *submission = &own->sweep->submission;
+  const char *inputs[] = {own->args->arguments[0], submission->path, submission->model_path, NULL};
+  char sha256[SHA256_HEX_SIZE];
+  struct run_file was = {0};
+  struct err none = ERR_NONE;
+  if (!args_flag(own->args, "force") && run_file_read(own->out, &was, &none) == 0 && was.run)
+    err_set(err, ERR_EXISTS, "'%s' holds '%s': --resume goes on with it, --force replaces it", own->out,
+            was.run);
+  run_file_fini(&was);
+  if (err->code)
+    return err->code;
+  sha256_hex(submission->onnx, submission->onnx_size, sha256);
+  own->file.model_sha256 = mem_strdup(sha256);
+  if (result_dir_make(own->out, args_flag(own->args, "force"), inputs, &own->absolute, err))
+    return err->code;
+  return run_file_write(own->absolute, &own->file, err);
+}
+
+static int prepare(struct private_sweep *own, struct err *err) {
+  const struct args *args = own->args;
+  const char *data_root = args_text(args, "data-root");
+  own->out = args_text(args, "out") ? mem_strdup(args_text(args, "out"))
+                                    : mem_printf("weir-out/%s", own->sweep->spec->name);
+  own->data_root = realpath(data_root, NULL);
+  if (!own->data_root)
+    return err_errno(err, errno, "--data-root %s", data_root);
+  if (args_flag(args, "resume") && args_flag(args, "force"))
+    return err_set(err, ERR_INVALID,
+                   "--resume goes on with the sweep in --out, --force removes it: choose one");
+  if (!args_flag(args, "resume"))
+    return folder_begin(own, err);
+  return result_dir_reopen(own->out, &own->absolute, err) ? (int)err->code
+                                                          : run_file_read(own->absolute, &own->file, err);
+}
+
+static int launch(struct private_sweep *own, struct err *err) {
+  const struct args *args = own->args;
+  int workers = args_count(args, "workers") > 0 ? (int)args_count(args, "workers") : 1;
+  char *logs = mem_printf("%s/logs", own->absolute), *store = mem_printf("file://%s/store", own->absolute);
+  struct launcher_options options = {
+      .logs = logs,
+      .store = store,
+      .data_root = own->data_root,
+      .servers = (int)args_count(args, "servers"),
+      .workers = workers,
+      .threads = launcher_threads((int)args_count(args, "threads"), workers),
+      .device = args_text(args, "device"),
+      .restart = true,
+  };
+  launcher_start(&options, &own->launcher, err);
+  free(logs);
+  free(store);
+  if (err->code)
+    return err->code;
+  printf("coordinator %s\n", launcher_address(own->launcher));
+  fflush(stdout);
+  return connection_open(&own->connection, launcher_address(own->launcher), err)
+             ? (int)err->code
+             : launcher_wait_members(own->launcher, &own->connection, err);
+}
+
+static int run(struct private_sweep *own, struct err *err) {
+  if (!own->file.run && (submission_send(&own->sweep->submission, &own->connection, &own->file.run, err) ||
+                         run_file_write(own->absolute, &own->file, err)))
+    return err->code;
+  printf("sweep       %s\n", own->file.run);
+  fflush(stdout);
+  sweep_follow(&own->connection, own->file.run, stdout, &own->info, err);
+  if (err->code || sweep_write_trials(own->info, own->absolute, err) ||
+      sweep_write_best(&own->connection, own->info, own->sweep, own->absolute, err))
+    return err->code;
+  printf("\n");
+  sweep_print(stdout, own->info);
+  if (!own->info->has_best)
+    return err_set(err, ERR_INTERNAL, "sweep '%s' has ended, and no trial has a result", own->file.run);
+  printf("files       %s/best.onnx\n            %s/best.yaml\n            %s/trials.jsonl\n", own->out,
+         own->out, own->out);
+  fflush(stdout);
+  return 0;
+}
+
+/* A process's death often shows as a broken connection first. */
+static void private_fini(struct private_sweep *own, struct err *err) {
+  if (own->launcher && err_is_retryable(err->code))
+    stop_wait(LOST_CHILD_MS);
+  if (own->launcher && err->code && stop_cause() == STOP_CHILD)
+    launcher_explain(own->launcher, err);
+  else if (err->code && stop_cause() == STOP_SIGNAL)
+    err_set(err, ERR_CANCELLED, "interrupted; the same command with --out %s --resume goes on", own->out);
+  launcher_stop(own->launcher);
+  message_free(own->info);
+  connection_close(&own->connection);
+  run_file_fini(&own->file);
+  free(own->out);
+  free(own->absolute);
+  free(own->data_root);
+}
+
+int sweep_private_run(const struct args *args, const struct sweep_submission *sweep, struct err *err) {
+  struct private_sweep own = {.args = args, .sweep = sweep};
+  if (prepare(&own, err) == 0 && launch(&own, err) == 0)
+    run(&own, err);
+  private_fini(&own, err);
+  return err->code;
+}

@@ -1,0 +1,53 @@
+/* A sweep's spec and files. */
+#include "client/sweeps/sweep_submission.h"
+
+#include <stdlib.h>
+
+#include "common/base/message.h"
+#include "common/sweep/sweep_spec.h"
+#include "model/model.h"
+
+/* Whether the model has what the objective's metric is made of. */
+static int check_model(const struct sweep_submission *sweep, struct err *err) {
+  const struct submission *submission = &sweep->submission;
+  const Weir__TrainSpec *train = submission->spec->train;
+  Weir__RunSpec *spec = sweep_model_spec(sweep->spec, submission->spec);
+  struct model *model = NULL;
+  if (submission->pieces.read)
+    err_set(err, ERR_UNSUPPORTED, "%s: a sweep's model is one file, without external data",
+            submission->model_path);
+  else if (model_open(&(struct model_source){.onnx = submission->onnx,
+                                             .size_bytes = submission->onnx_size,
+                                             .spec = spec,
+                                             .samples = train->batch / train->microbatches},
+                      &model, err))
+    err_prefix(err, "objective.metric");
+  model_close(model);
+  spec_free(spec);
+  return err->code;
+}
+
+int sweep_submission_load(struct sweep_submission *sweep, const struct spec_source *source, struct err *err) {
+  struct spec_source base = {0};
+  char *path;
+  *sweep = (struct sweep_submission){0};
+  if (sweep_spec_read(source, &sweep->spec, err))
+    return err->code;
+  if (sweep_spec_check(sweep->spec, err))
+    return spec_blame(source, err);
+  if (!sweep->spec->spec)
+    return err_set(err, ERR_INVALID, "%s: spec: name the run spec that trials begin with", source->file);
+  base.file = path = submission_path_beside(source->file, sweep->spec->spec);
+  if (submission_load(&sweep->submission, &base, err) == 0 &&
+      (sweep_spec_check_base(sweep->spec, sweep->submission.spec, err) || check_model(sweep, err)))
+    spec_blame(source, err);
+  free(path);
+  sweep->submission.sweep = sweep->spec;
+  return err->code;
+}
+
+void sweep_submission_fini(struct sweep_submission *sweep) {
+  message_free(sweep->spec);
+  submission_fini(&sweep->submission);
+  *sweep = (struct sweep_submission){0};
+}

@@ -1,0 +1,268 @@
+/* What comes next in a sweep. */
+#include "common/sweep/sweep.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/message.h"
+#include "common/base/text.h"
+#include "common/sweep/scheduler.h"
+#include "common/sweep/sweep_spec.h"
+
+/* So many trials with bad input, and no other: the space is wrong. */
+enum { BAD_INPUTS_MAX = 4 };
+
+static const char *reason_to_end(const struct sweep *sweep);
+static bool fits_budget(const struct sweep *sweep, int rung);
+static Weir__SweepRecord *decide_slot(const struct sweep *sweep);
+static Weir__SweepRecord *suggest(const struct sweep *sweep);
+static const struct sweep_trial *find_earliest(const struct sweep *sweep);
+
+int sweep_new(const Weir__SweepSpec *spec, const Weir__RunSpec *base, struct sweep **out, struct err *err) {
+  struct sweep *sweep = mem_new(sizeof *sweep);
+  const Weir__SweepSchedule *schedule = spec->schedule;
+  *out = NULL;
+  if (space_make(spec, &sweep->space, err)) {
+    free(sweep);
+    return err->code;
+  }
+  sweep->spec = message_copy(spec);
+  sweep->base = message_copy(base);
+  sweep->is_max = strcmp(spec->objective->goal, "max") == 0;
+  sweep->n_rungs = schedule->n_rungs ? (int)schedule->n_rungs : 1;
+  memcpy(sweep->rungs, schedule->rungs, schedule->n_rungs * sizeof *schedule->rungs);
+  *out = sweep;
+  return 0;
+}
+
+static void trial_fini(const struct sweep *sweep, struct sweep_trial *trial) {
+  for (int i = 0; i < sweep->space->n; i++)
+    free(trial->values[i]);
+  free(trial->values);
+  free(trial->point);
+  free(trial->results);
+  free(trial->failure);
+  free(trial->known);
+  free(trial->known_failure);
+}
+
+void sweep_free(struct sweep *sweep) {
+  if (!sweep)
+    return;
+  for (int i = 0; i < sweep->n_trials; i++)
+    trial_fini(sweep, &sweep->trials[i]);
+  free(sweep->trials);
+  free(sweep->end);
+  space_free(sweep->space);
+  message_free(sweep->spec);
+  message_free(sweep->base);
+  free(sweep);
+}
+
+#define NEW_RECORD(record, field, type, init)                                                                \
+  do {                                                                                                       \
+    (record) = mem_new(sizeof *(record));                                                                    \
+    weir__sweep_record__init(record);                                                                        \
+    (record)->field = mem_new(sizeof(type));                                                                 \
+    init((record)->field);                                                                                   \
+  } while (0)
+
+static Weir__SweepRecord *record_end(const char *reason) {
+  Weir__SweepRecord *record;
+  NEW_RECORD(record, end, Weir__SweepEnd, weir__sweep_end__init);
+  record->end->reason = mem_strdup(reason);
+  return record;
+}
+
+static Weir__SweepRecord *record_stop(int trial) {
+  Weir__SweepRecord *record;
+  NEW_RECORD(record, stop, Weir__SweepTrialStop, weir__sweep_trial_stop__init);
+  record->stop->has_trial = true;
+  record->stop->trial = (uint32_t)trial;
+  return record;
+}
+
+static Weir__SweepRecord *record_result(const struct sweep_trial *trial) {
+  Weir__SweepRecord *record;
+  NEW_RECORD(record, result, Weir__SweepResult, weir__sweep_result__init);
+  record->result->has_trial = record->result->has_rung = true;
+  record->result->trial = trial->number;
+  record->result->rung = (uint32_t)trial->n_results;
+  if (trial->known) {
+    record->result->value = mem_strdup(trial->known);
+  } else {
+    record->result->failure = mem_strdup(trial->known_failure);
+    record->result->has_bad_input = record->result->bad_input = trial->known_bad_input;
+  }
+  return record;
+}
+
+static Weir__SweepRecord *record_promotion(const struct sweep_trial *trial) {
+  Weir__SweepRecord *record;
+  NEW_RECORD(record, promotion, Weir__SweepPromotion, weir__sweep_promotion__init);
+  record->promotion->has_trial = record->promotion->has_rung = true;
+  record->promotion->trial = trial->number;
+  record->promotion->rung = (uint32_t)trial->n_results;
+  return record;
+}
+
+enum sweep_turn sweep_next(const struct sweep *sweep, Weir__SweepRecord **record) {
+  const struct scheduler_def *scheduler = scheduler_find(sweep->spec);
+  const struct sweep_trial *earliest;
+  const char *reason;
+  int stopped;
+  *record = NULL;
+  if (sweep->end)
+    return SWEEP_OVER;
+  if ((reason = reason_to_end(sweep)))
+    *record = record_end(reason);
+  else if (scheduler->stop && (stopped = scheduler->stop(sweep)) >= 0)
+    *record = record_stop(stopped);
+  else if ((uint32_t)sweep->n_running < sweep->spec->concurrency)
+    *record = decide_slot(sweep);
+  if (*record)
+    return SWEEP_DECIDED;
+  earliest = find_earliest(sweep);
+  if (!earliest)
+    *record = record_end("nothing is left to do");
+  else if (earliest->is_known)
+    *record = record_result(earliest);
+  return *record ? SWEEP_DECIDED : SWEEP_WAITS;
+}
+
+static const char *reason_to_end(const struct sweep *sweep) {
+  int bad = 0;
+  for (int i = 0; i < sweep->n_trials; i++) {
+    if (sweep->trials[i].n_results > 0)
+      return NULL;
+    bad += sweep->trials[i].is_bad_input;
+  }
+  return bad >= BAD_INPUTS_MAX ? "no trial has a result, and the input of several was bad" : NULL;
+}
+
+static uint64_t rung_steps(const struct sweep *sweep, int rung) {
+  return sweep->rungs[rung] - (rung > 0 ? sweep->rungs[rung - 1] : 0);
+}
+
+/* Whether a trial may go on to a rung. */
+static bool fits_budget(const struct sweep *sweep, int rung) {
+  const Weir__SweepBudget *budget = sweep->spec->budget;
+  return !budget->has_steps || sweep->begun_steps + rung_steps(sweep, rung) <= budget->steps;
+}
+
+/* What a free slot does; NULL: nothing. */
+static Weir__SweepRecord *decide_slot(const struct sweep *sweep) {
+  const Weir__SweepBudget *budget = sweep->spec->budget;
+  int promoted = sweep->n_trials > 0 ? scheduler_find(sweep->spec)->promote(sweep) : -1;
+  if (promoted >= 0 && fits_budget(sweep, sweep->trials[promoted].n_results))
+    return record_promotion(&sweep->trials[promoted]);
+  if (sweep->n_trials == SWEEP_TRIALS_MAX || !fits_budget(sweep, 0) ||
+      (budget->has_trials && (uint32_t)sweep->n_trials >= budget->trials))
+    return NULL;
+  return suggest(sweep);
+}
+
+static void add_value(Weir__SweepSuggestion *suggestion, const char *path, const char *text) {
+  Weir__SweepValue *value = mem_new(sizeof *value);
+  weir__sweep_value__init(value);
+  value->path = mem_strdup(path);
+  value->value = mem_strdup(text);
+  suggestion->values[suggestion->n_values++] = value;
+}
+
+/* Of the trials so far; the points are theirs. */
+static struct sweep_observation *observe(const struct sweep *sweep) {
+  struct sweep_observation *all = mem_new((size_t)sweep->n_trials * sizeof *all + 1);
+  for (int i = 0; i < sweep->n_trials; i++) {
+    const struct sweep_trial *trial = &sweep->trials[i];
+    all[i] = (struct sweep_observation){
+        .point = trial->point,
+        .state = trial->state == SWEEP_TRIAL_FAILED                                           ? SWEEP_FAILED
+                 : trial->state == SWEEP_TRIAL_RUNNING || trial->state == SWEEP_TRIAL_WAITING ? SWEEP_PENDING
+                                                                                              : SWEEP_DONE,
+        .results = trial->results,
+        .n_results = trial->n_results};
+  }
+  return all;
+}
+
+/* The next of the points that were given, or the searcher's; NULL: it has no more. */
+static Weir__SweepRecord *suggest(const struct sweep *sweep) {
+  const struct space *space = sweep->space;
+  double *point = mem_new((size_t)space->n * sizeof *point);
+  struct sweep_observation *observations = observe(sweep);
+  struct search search = {.space = space,
+                          .options = sweep->spec->search,
+                          .trial = (uint32_t)sweep->n_trials,
+                          .observations = observations,
+                          .n_observations = sweep->n_trials};
+  Weir__SweepRecord *record = NULL;
+  struct err none_left = ERR_NONE;
+  if ((size_t)sweep->n_trials < sweep->spec->n_points)
+    sweep_point(sweep->spec, space, sweep->n_trials, point, &none_left);
+  else
+    search_suggest(&search, point, &none_left);
+  if (!none_left.code) {
+    char text[SPACE_NUMBER_SIZE];
+    NEW_RECORD(record, suggestion, Weir__SweepSuggestion, weir__sweep_suggestion__init);
+    record->suggestion->has_trial = true;
+    record->suggestion->trial = (uint32_t)sweep->n_trials;
+    record->suggestion->values = mem_new((size_t)space->n * sizeof *record->suggestion->values);
+    for (int i = 0; i < space->n; i++)
+      if (!isnan(point[i]))
+        add_value(record->suggestion, space->dimensions[i].path,
+                  space_text(&space->dimensions[i], point[i], text));
+  }
+  free(point);
+  free(observations);
+  return record;
+}
+
+/* The trial whose result is the next in virtual time; NULL: none runs. */
+static const struct sweep_trial *find_earliest(const struct sweep *sweep) {
+  const struct sweep_trial *earliest = NULL;
+  for (int i = 0; i < sweep->n_trials; i++) {
+    const struct sweep_trial *trial = &sweep->trials[i];
+    if (trial->state == SWEEP_TRIAL_RUNNING && (!earliest || trial->end < earliest->end))
+      earliest = trial;
+  }
+  return earliest;
+}
+
+void sweep_tell(struct sweep *sweep, uint32_t number, int rung, const struct sweep_outcome *outcome) {
+  struct sweep_trial *trial = number < (uint32_t)sweep->n_trials ? &sweep->trials[number] : NULL;
+  char text[TEXT_NUMBER_SIZE];
+  if (!trial || trial->state != SWEEP_TRIAL_RUNNING || rung != trial->n_results || trial->is_known)
+    return;
+  trial->is_known = true;
+  if (!outcome->failure && isfinite(outcome->value)) {
+    trial->known = mem_strdup(text_number(outcome->value, text));
+  } else {
+    trial->known_failure = mem_strdup(outcome->failure ? outcome->failure : "its value is not finite");
+    trial->known_bad_input = outcome->is_bad_input;
+  }
+}
+
+double sweep_value(const struct sweep *sweep, const struct sweep_trial *trial, int rung) {
+  double value = trial->results[rung].value;
+  return sweep->is_max ? -value : value;
+}
+
+const struct sweep_trial *sweep_best(const struct sweep *sweep) {
+  const struct sweep_trial *best = NULL;
+  for (int i = 0; i < sweep->n_trials; i++) {
+    const struct sweep_trial *trial = &sweep->trials[i];
+    int n = trial->n_results;
+    if (n > 0 && (!best || n > best->n_results ||
+                  (n == best->n_results && trial->results[n - 1].value < best->results[n - 1].value)))
+      best = trial;
+  }
+  return best;
+}
+
+const char *sweep_state_name(enum sweep_trial_state state) {
+  static const char *const names[] = {"running", "waiting", "stopped", "done", "failed"};
+  return names[state];
+}

@@ -1,0 +1,99 @@
+/* A sweep: what its log has made of it, and what comes next. Pure: no clock, no cluster. The log is the
+   state; whoever keeps it appends what sweep_next decides, applies it, and only then acts.
+
+   Decisions depend on the order in which results come, so they are taken in virtual time, as if `concurrency`
+   executors of one speed computed one trial each: a trial takes its samples. A result that comes early waits
+   until everything that ends before it in virtual time is known. So a log has the same bytes on any cluster.
+ */
+#ifndef WEIR_COMMON_SWEEP_SWEEP_H
+#define WEIR_COMMON_SWEEP_SWEEP_H
+
+#include "common/base/err.h"
+#include "common/sweep/searcher.h"
+#include "spec.pb-c.h"
+#include "sweep.pb-c.h"
+
+enum { SWEEP_RUNGS_MAX = 32, SWEEP_CONCURRENCY_MAX = 256, SWEEP_TRIALS_MAX = 10000 };
+
+enum sweep_trial_state {
+  SWEEP_TRIAL_RUNNING,
+  SWEEP_TRIAL_WAITING, /* at a rung, whether it goes on is open */
+  SWEEP_TRIAL_STOPPED, /* it did not go on; also where the sweep has ended meanwhile */
+  SWEEP_TRIAL_DONE,    /* it has come to its end */
+  SWEEP_TRIAL_FAILED,
+};
+
+/* What became of a trial that ran to a rung. */
+struct sweep_outcome {
+  double value;        /* of the objective */
+  const char *failure; /* in its place: why there is none, in words that any cluster would say; else NULL */
+  bool is_bad_input;   /* with failure: the trial's values cannot be used */
+};
+
+struct sweep_trial {
+  uint32_t number;
+  char **values;                /* [space->n] texts; NULL: not active */
+  double *point;                /* [space->n] */
+  struct sweep_result *results; /* at rungs 0, 1, ...; values as searchers see them: lower is better */
+  int n_results;
+  char *failure; /* NULL: it has not failed */
+  bool is_bad_input;
+  enum sweep_trial_state state;
+  double cost;   /* in virtual time, of a step; of the whole trial where there are no rungs */
+  double end;    /* in virtual time, of what it computes now */
+  bool is_known; /* what became of that was told, and is not in the log yet: */
+  char *known;   /* the value's text; NULL: it has failed */
+  char *known_failure;
+  bool known_bad_input;
+};
+
+struct sweep {
+  Weir__SweepSpec *spec;
+  Weir__RunSpec *base;
+  struct space *space;
+  bool is_max;                     /* the objective's goal */
+  uint64_t rungs[SWEEP_RUNGS_MAX]; /* ascending; a single 0: the end of the run, whatever step that is */
+  int n_rungs;
+  struct sweep_trial *trials;
+  int n_trials, capacity;
+  int n_running;
+  double now;           /* virtual */
+  uint64_t begun_steps; /* of all trials, those that run included */
+  uint64_t n_records;   /* in the log */
+  char *end;            /* why it has ended; NULL: it has not */
+};
+
+/* Both specs have been checked (sweep_spec.h), and are copied. Errors: INVALID. */
+int sweep_new(const Weir__SweepSpec *spec, const Weir__RunSpec *base, struct sweep **out, struct err *err);
+void sweep_free(struct sweep *sweep); /* NULL is ignored */
+
+enum sweep_turn {
+  SWEEP_DECIDED, /* there is a record: to be kept, then applied */
+  SWEEP_WAITS,   /* for the result of a trial */
+  SWEEP_OVER,
+};
+
+/* *record, of SWEEP_DECIDED, is freed with message_free. The sweep is not changed. */
+enum sweep_turn sweep_next(const struct sweep *sweep, Weir__SweepRecord **record);
+
+/* The log's next record. Errors: CORRUPT for one that cannot follow on those before; the sweep is as it was.
+ */
+int sweep_apply(struct sweep *sweep, const Weir__SweepRecord *record, struct err *err);
+
+/* Tells what became of the trial that runs to a rung (trial->n_results). Others, and what was told before,
+   are ignored. A value that is not finite is a failure. */
+void sweep_tell(struct sweep *sweep, uint32_t trial, int rung, const struct sweep_outcome *outcome);
+
+/* The spec of a trial's run: the base with the trial's values, held at its next rung. *out is checked, and
+   freed with spec_free. Errors: INVALID, of values that do not go together. */
+int sweep_trial_spec(const struct sweep *sweep, const struct sweep_trial *trial, Weir__RunSpec **out,
+                     struct err *err);
+
+/* The trial that is best so far: among those that have come furthest, the one with the best value there.
+   NULL: none has a result. */
+const struct sweep_trial *sweep_best(const struct sweep *sweep);
+double sweep_value(const struct sweep *sweep, const struct sweep_trial *trial,
+                   int rung);                               /* of the objective */
+const char *sweep_state_name(enum sweep_trial_state state); /* "running" */
+
+#endif

@@ -1,0 +1,189 @@
+/* What a sweep's records make of it. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/agree/spec.h"
+#include "common/sweep/sweep.h"
+
+static int apply_suggestion(struct sweep *sweep, const Weir__SweepSuggestion *suggestion, struct err *err);
+static int apply_promotion(struct sweep *sweep, const Weir__SweepPromotion *promotion, struct err *err);
+static int apply_result(struct sweep *sweep, const Weir__SweepResult *result, struct err *err);
+static int apply_stop(struct sweep *sweep, const Weir__SweepTrialStop *stop, struct err *err);
+static void apply_end(struct sweep *sweep, const Weir__SweepEnd *end);
+
+int sweep_apply(struct sweep *sweep, const Weir__SweepRecord *record, struct err *err) {
+  if (sweep->end)
+    err_set(err, ERR_CORRUPT, "the sweep has ended");
+  else if (record->suggestion)
+    apply_suggestion(sweep, record->suggestion, err);
+  else if (record->promotion)
+    apply_promotion(sweep, record->promotion, err);
+  else if (record->result)
+    apply_result(sweep, record->result, err);
+  else if (record->stop)
+    apply_stop(sweep, record->stop, err);
+  else if (record->end && record->end->reason)
+    apply_end(sweep, record->end);
+  else
+    err_set(err, ERR_CORRUPT, "it says nothing");
+  if (err->code)
+    return err_prefix(err, "record %llu of the sweep's log", (unsigned long long)sweep->n_records);
+  sweep->n_records++;
+  return 0;
+}
+
+/* From now on it computes up to its next rung. */
+static void trial_run(struct sweep *sweep, struct sweep_trial *trial) {
+  int rung = trial->n_results;
+  uint64_t steps = sweep->rungs[rung] - (rung > 0 ? sweep->rungs[rung - 1] : 0);
+  trial->state = SWEEP_TRIAL_RUNNING;
+  trial->end = sweep->now + trial->cost * (double)(steps ? steps : 1);
+  sweep->begun_steps += steps;
+  sweep->n_running++;
+}
+
+static int check_slot(const struct sweep *sweep, struct err *err) {
+  return (uint32_t)sweep->n_running < sweep->spec->concurrency
+             ? 0
+             : err_set(err, ERR_CORRUPT, "more than %u trials run at a time", sweep->spec->concurrency);
+}
+
+static int read_values(struct sweep *sweep, const Weir__SweepSuggestion *suggestion,
+                       struct sweep_trial *trial, struct err *err) {
+  const struct space *space = sweep->space;
+  for (int i = 0; i < space->n; i++)
+    trial->point[i] = NAN;
+  for (size_t i = 0; i < suggestion->n_values; i++) {
+    const Weir__SweepValue *value = suggestion->values[i];
+    int at = value->path ? space_find(space, value->path) : -1;
+    if (at < 0 || !value->value || trial->values[at])
+      return err_set(err, ERR_CORRUPT, "a value of no dimension of the space, or of one twice");
+    trial->values[at] = mem_strdup(value->value);
+    if (space_position(&space->dimensions[at], value->value, &trial->point[at], err)) {
+      err->code = ERR_CORRUPT;
+      return err->code;
+    }
+  }
+  return space_holds(space, trial->point)
+             ? 0
+             : err_set(err, ERR_CORRUPT, "a value is missing, or of a dimension that is not active");
+}
+
+/* Samples of a step, or, where there are no rungs, of all steps; by epochs they are counted in passes over
+   the data. A trial whose values do not go together takes as long as one of the base. */
+static double find_cost(const struct sweep *sweep, const struct sweep_trial *trial) {
+  Weir__RunSpec *spec = NULL;
+  struct err ignored = ERR_NONE;
+  const Weir__TrainSpec *train =
+      sweep_trial_spec(sweep, trial, &spec, &ignored) ? sweep->base->train : spec->train;
+  double cost = sweep->rungs[0] > 0 ? train->batch
+                : train->has_steps  ? (double)train->steps * train->batch
+                                    : train->epochs;
+  spec_free(spec);
+  return cost;
+}
+
+static int apply_suggestion(struct sweep *sweep, const Weir__SweepSuggestion *suggestion, struct err *err) {
+  size_t n = (size_t)sweep->space->n;
+  struct sweep_trial *trial;
+  if (check_slot(sweep, err))
+    return err->code;
+  if (suggestion->trial != (uint32_t)sweep->n_trials || sweep->n_trials == SWEEP_TRIALS_MAX)
+    return err_set(err, ERR_CORRUPT, "it suggests trial %u, and there are %d", suggestion->trial,
+                   sweep->n_trials);
+  array_reserve((void **)&sweep->trials, &sweep->capacity, sweep->n_trials, sizeof *sweep->trials);
+  trial = &sweep->trials[sweep->n_trials];
+  *trial = (struct sweep_trial){.number = suggestion->trial,
+                                .values = mem_new(n * sizeof *trial->values),
+                                .point = mem_new(n * sizeof *trial->point),
+                                .results = mem_new((size_t)sweep->n_rungs * sizeof *trial->results)};
+  if (read_values(sweep, suggestion, trial, err)) {
+    for (size_t i = 0; i < n; i++)
+      free(trial->values[i]);
+    free(trial->values);
+    free(trial->point);
+    free(trial->results);
+    return err->code;
+  }
+  sweep->n_trials++;
+  trial->cost = find_cost(sweep, trial);
+  trial_run(sweep, trial);
+  return 0;
+}
+
+/* The trial of a record, which is to be in that state. NULL: it is not, and err is set. */
+static struct sweep_trial *find_trial(struct sweep *sweep, uint32_t number, enum sweep_trial_state state,
+                                      struct err *err) {
+  struct sweep_trial *trial = number < (uint32_t)sweep->n_trials ? &sweep->trials[number] : NULL;
+  if (!trial)
+    err_set(err, ERR_CORRUPT, "there is no trial %u", number);
+  else if (trial->state != state)
+    err_set(err, ERR_CORRUPT, "trial %u is %s, not %s", number, sweep_state_name(trial->state),
+            sweep_state_name(state));
+  return err->code ? NULL : trial;
+}
+
+static int apply_promotion(struct sweep *sweep, const Weir__SweepPromotion *promotion, struct err *err) {
+  struct sweep_trial *trial = find_trial(sweep, promotion->trial, SWEEP_TRIAL_WAITING, err);
+  if (!trial || check_slot(sweep, err))
+    return err->code;
+  if (promotion->rung != (uint32_t)trial->n_results)
+    return err_set(err, ERR_CORRUPT, "trial %u goes on to rung %d, not %u", promotion->trial,
+                   trial->n_results, promotion->rung);
+  trial_run(sweep, trial);
+  return 0;
+}
+
+static void forget_known(struct sweep_trial *trial) {
+  free(trial->known);
+  free(trial->known_failure);
+  trial->known = trial->known_failure = NULL;
+  trial->is_known = trial->known_bad_input = false;
+}
+
+static int apply_result(struct sweep *sweep, const Weir__SweepResult *result, struct err *err) {
+  struct sweep_trial *trial = find_trial(sweep, result->trial, SWEEP_TRIAL_RUNNING, err);
+  double value = NAN;
+  if (!trial)
+    return err->code;
+  if (result->rung != (uint32_t)trial->n_results)
+    return err_set(err, ERR_CORRUPT, "trial %u runs to rung %d, not %u", result->trial, trial->n_results,
+                   result->rung);
+  if (result->value)
+    value = strtod(result->value, NULL);
+  if (!result->failure && !isfinite(value))
+    return err_set(err, ERR_CORRUPT, "the result of trial %u is no number", result->trial);
+  forget_known(trial);
+  sweep->now = trial->end > sweep->now ? trial->end : sweep->now;
+  sweep->n_running--;
+  if (result->failure) {
+    trial->state = SWEEP_TRIAL_FAILED;
+    trial->failure = mem_strdup(result->failure);
+    trial->is_bad_input = result->bad_input;
+    return 0;
+  }
+  trial->results[trial->n_results] =
+      (struct sweep_result){.steps = sweep->rungs[trial->n_results], .value = sweep->is_max ? -value : value};
+  trial->n_results++;
+  trial->state = trial->n_results == sweep->n_rungs ? SWEEP_TRIAL_DONE : SWEEP_TRIAL_WAITING;
+  return 0;
+}
+
+static int apply_stop(struct sweep *sweep, const Weir__SweepTrialStop *stop, struct err *err) {
+  struct sweep_trial *trial = find_trial(sweep, stop->trial, SWEEP_TRIAL_WAITING, err);
+  if (trial)
+    trial->state = SWEEP_TRIAL_STOPPED;
+  return err->code;
+}
+
+static void apply_end(struct sweep *sweep, const Weir__SweepEnd *end) {
+  sweep->end = mem_strdup(end->reason);
+  sweep->n_running = 0;
+  for (int i = 0; i < sweep->n_trials; i++) {
+    struct sweep_trial *trial = &sweep->trials[i];
+    forget_known(trial);
+    if (trial->state == SWEEP_TRIAL_RUNNING || trial->state == SWEEP_TRIAL_WAITING)
+      trial->state = SWEEP_TRIAL_STOPPED;
+  }
+}

@@ -1,0 +1,252 @@
+/* Reading and checking sweep specs. */
+#include "common/sweep/sweep_spec.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/agree/spec_document.h"
+#include "common/base/message.h"
+#include "common/settle/spec_settle.h"
+#include "common/specs/spec_with.h"
+#include "common/sweep/scheduler.h"
+#include "common/sweep/searcher.h"
+#include "model/metrics/metric.h"
+
+enum { NAME_LENGTH_MAX = 30, POINTS_MAX = 1000 };
+
+static int check_schedule(const Weir__SweepSpec *spec, struct err *err);
+static int check_budget(const Weir__SweepSpec *spec, struct err *err);
+static int check_space(Weir__SweepSpec *spec, struct err *err);
+static int check_dimension(const struct space *space, int at, const Weir__RunSpec *base, struct err *err);
+static int check_value(const struct space *space, int at, double position, const Weir__RunSpec *base,
+                       struct err *err);
+
+int sweep_spec_read(const struct spec_source *source, Weir__SweepSpec **out, struct err *err) {
+  struct spec_document document;
+  ProtobufCMessage *message;
+  *out = NULL;
+  if (spec_document_open(source, &document, err))
+    return err->code;
+  spec_document_read(&document, &weir__sweep_spec__descriptor, &message, err);
+  *out = (Weir__SweepSpec *)message;
+  spec_document_fini(&document);
+  return err->code;
+}
+
+static int check_name(const char *name, struct err *err) {
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
+  if (!name || !*name)
+    return err_set(err, ERR_INVALID, "name: the sweep has no name");
+  if (strlen(name) > NAME_LENGTH_MAX || strspn(name, letters) != strlen(name))
+    return err_set(err, ERR_INVALID, "name: '%.60s' must be at most %d of a-z, 0-9 and '-'", name,
+                   NAME_LENGTH_MAX);
+  return 0;
+}
+
+/* The sub-message, new where there is none. */
+#define GIVE(field, type, init)                                                                              \
+  if (!(field)) {                                                                                            \
+    (field) = mem_new(sizeof(type));                                                                         \
+    init(field);                                                                                             \
+  }
+
+static void give_defaults(Weir__SweepSpec *spec) {
+  GIVE(spec->objective, Weir__SweepObjective, weir__sweep_objective__init);
+  GIVE(spec->search, Weir__SweepSearch, weir__sweep_search__init);
+  GIVE(spec->schedule, Weir__SweepSchedule, weir__sweep_schedule__init);
+  GIVE(spec->budget, Weir__SweepBudget, weir__sweep_budget__init);
+  if (!spec->objective->goal) {
+    const struct metric_def *metric = metric_find(spec->objective->metric);
+    bool is_min = strcmp(spec->objective->metric, "loss") == 0 || (metric && metric->is_lower_better);
+    spec->objective->goal = mem_strdup(is_min ? "min" : "max");
+  }
+}
+
+int sweep_spec_check(Weir__SweepSpec *spec, struct err *err) {
+  if (check_name(spec->name, err))
+    return err->code;
+  give_defaults(spec);
+  if (strcmp(spec->objective->goal, "min") != 0 && strcmp(spec->objective->goal, "max") != 0)
+    return err_set(err, ERR_INVALID, "objective.goal: '%.60s' is neither min nor max", spec->objective->goal);
+  if (strcmp(spec->order, "virtual") != 0)
+    return err_set(err, ERR_INVALID, "order: '%.60s' is not known (known: virtual)", spec->order);
+  if (spec->concurrency == 0 || spec->concurrency > SWEEP_CONCURRENCY_MAX)
+    return err_set(err, ERR_INVALID, "concurrency: %u is not from 1 to %d", spec->concurrency,
+                   SWEEP_CONCURRENCY_MAX);
+  return check_schedule(spec, err) || check_budget(spec, err) || check_space(spec, err) ? (int)err->code : 0;
+}
+
+static int check_schedule(const Weir__SweepSpec *spec, struct err *err) {
+  const Weir__SweepSchedule *schedule = spec->schedule;
+  if (schedule->n_rungs > SWEEP_RUNGS_MAX)
+    return err_set(err, ERR_INVALID, "schedule.rungs: %zu rungs; at most %d", schedule->n_rungs,
+                   SWEEP_RUNGS_MAX);
+  for (size_t i = 0; i < schedule->n_rungs; i++)
+    if (schedule->rungs[i] <= (i > 0 ? schedule->rungs[i - 1] : 0))
+      return err_set(err, ERR_INVALID, "schedule.rungs: %llu is not above the rung before it",
+                     (unsigned long long)schedule->rungs[i]);
+  if (schedule->eta < 2 || schedule->eta > 1000)
+    return err_set(err, ERR_INVALID, "schedule.eta: %u is not from 2 to 1000", schedule->eta);
+  return scheduler_check(spec, err);
+}
+
+static int check_budget(const Weir__SweepSpec *spec, struct err *err) {
+  const Weir__SweepBudget *budget = spec->budget;
+  const Weir__SweepSchedule *schedule = spec->schedule;
+  if (budget->has_trials && (budget->trials == 0 || budget->trials > SWEEP_TRIALS_MAX))
+    return err_set(err, ERR_INVALID, "budget.trials: %u is not from 1 to %d", budget->trials,
+                   SWEEP_TRIALS_MAX);
+  if (budget->has_seconds && !(budget->seconds > 0 && isfinite(budget->seconds)))
+    return err_set(err, ERR_INVALID, "budget.seconds: it must be above 0");
+  if (budget->has_steps && schedule->n_rungs == 0)
+    return err_set(err, ERR_INVALID,
+                   "budget.steps: without schedule.rungs steps are not counted: use budget.trials");
+  if (budget->has_steps && budget->steps < schedule->rungs[0])
+    return err_set(err, ERR_INVALID, "budget.steps: %llu steps do not reach the first rung, at step %llu",
+                   (unsigned long long)budget->steps, (unsigned long long)schedule->rungs[0]);
+  if (!budget->has_trials && !budget->has_steps && !budget->has_seconds &&
+      strcmp(spec->search->name, "grid") != 0)
+    return err_set(err, ERR_INVALID, "budget: it would never end: give trials, steps or seconds");
+  return 0;
+}
+
+static int check_points(const Weir__SweepSpec *spec, const struct space *space, struct err *err) {
+  double *point = mem_new((size_t)space->n * sizeof *point);
+  if (spec->n_points > POINTS_MAX)
+    err_set(err, ERR_INVALID, "points: %zu points; at most %d", spec->n_points, POINTS_MAX);
+  for (size_t i = 0; i < spec->n_points && !err->code; i++)
+    sweep_point(spec, space, (int)i, point, err);
+  free(point);
+  return err->code;
+}
+
+static int check_space(Weir__SweepSpec *spec, struct err *err) {
+  struct space *space;
+  for (size_t i = 0; i < spec->n_space; i++)
+    if (spec->space[i]->n_files)
+      return err_set(err, ERR_INVALID, "space.%.100s: files: one sweep has one model: submit one for each",
+                     spec->space[i]->path);
+  if (space_make(spec, &space, err))
+    return err->code;
+  for (int i = 0; i < space->n && !err->code; i++) {
+    const char *path = space->dimensions[i].path;
+    if (strcmp(path, "name") == 0 || strcmp(path, "model.onnx") == 0)
+      err_set(err, ERR_INVALID, "space.%s: it is the same for all trials", path);
+    else if (spec->schedule->n_rungs > 0 &&
+             (strcmp(path, "train.steps") == 0 || strcmp(path, "train.epochs") == 0))
+      err_set(err, ERR_INVALID, "space.%s: a trial ends at the last of schedule.rungs", path);
+  }
+  if (!err->code && searcher_settle(spec->search, space, err) == 0)
+    check_points(spec, space, err);
+  space_free(space);
+  return err->code;
+}
+
+int sweep_point(const Weir__SweepSpec *spec, const struct space *space, int i, double *point,
+                struct err *err) {
+  const Weir__SweepPoint *given = spec->points[i];
+  for (int d = 0; d < space->n; d++)
+    point[d] = NAN;
+  for (size_t v = 0; v < given->n_values; v++) {
+    const Weir__SweepValue *value = given->values[v];
+    int d = value->path && value->value ? space_find(space, value->path) : -1;
+    if (d < 0)
+      return err_set(err, ERR_INVALID, "points[%d]: the space has no '%.100s'", i,
+                     value->path ? value->path : "");
+    if (space_position(&space->dimensions[d], value->value, &point[d], err))
+      return err_prefix(err, "points[%d]", i);
+  }
+  if (space_holds(space, point))
+    return 0;
+  return err_set(err, ERR_INVALID,
+                 "points[%d]: it has to have a value of each dimension of the space that is active with the "
+                 "others, and of no other",
+                 i);
+}
+
+Weir__RunSpec *sweep_model_spec(const Weir__SweepSpec *spec, const Weir__RunSpec *base) {
+  Weir__RunSpec *copy = spec_copy(base);
+  if (!copy->checkpoint) {
+    copy->checkpoint = mem_new(sizeof *copy->checkpoint);
+    weir__checkpoint_spec__init(copy->checkpoint);
+  }
+  free(copy->checkpoint->keep_best);
+  copy->checkpoint->keep_best = mem_strdup(spec->objective->metric);
+  return copy;
+}
+
+/* A metric of the objective is one that checkpoint.keep_best may be. */
+static int check_objective(const Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err) {
+  static const char key[] = "checkpoint.keep_best: ";
+  Weir__RunSpec *copy = sweep_model_spec(spec, base);
+  if (spec_check(copy, err) && strncmp(err->text, key, sizeof key - 1) == 0) {
+    char *why = mem_strdup(err->text + sizeof key - 1);
+    err_set(err, ERR_INVALID, "objective.metric: %s", why);
+    free(why);
+  }
+  spec_free(copy);
+  return err->code;
+}
+
+int sweep_spec_check_base(const Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err) {
+  struct space *space;
+  if (check_objective(spec, base, err) || space_make(spec, &space, err))
+    return err->code;
+  for (int i = 0; i < space->n && !err->code; i++)
+    check_dimension(space, i, base, err);
+  space_free(space);
+  return err->code;
+}
+
+/* All values of a choice, and the least and the greatest number. */
+static int check_dimension(const struct space *space, int at, const Weir__RunSpec *base, struct err *err) {
+  const struct dimension *dimension = &space->dimensions[at];
+  uint32_t n = dimension->kind == DIMENSION_CHOICE ? dimension->n_values : 0;
+  for (uint32_t i = 0; i < n && !err->code; i++)
+    check_value(space, at, i, base, err);
+  if (n == 0 && check_value(space, at, 0, base, err) == 0)
+    check_value(space, at, nextafter(1, 0), base, err);
+  return err->code;
+}
+
+/* The settings of the values by which the dimension is active, and of its own. They are freed by the caller.
+ */
+static int add_settings(const struct space *space, int at, double position, char **settings) {
+  const struct dimension *dimension = &space->dimensions[at];
+  char text[SPACE_NUMBER_SIZE];
+  int n = 0;
+  for (int i = 0; i < dimension->n_conditions; i++)
+    n += add_settings(space, dimension->conditions[i].dimension, dimension->conditions[i].choice,
+                      settings + n);
+  settings[n++] = mem_printf("%s=%s", dimension->path, space_text(dimension, position, text));
+  return n;
+}
+
+static int count_settings(const struct space *space, int at) {
+  const struct dimension *dimension = &space->dimensions[at];
+  int n = 1;
+  for (int i = 0; i < dimension->n_conditions; i++)
+    n += count_settings(space, dimension->conditions[i].dimension);
+  return n;
+}
+
+static int check_value(const struct space *space, int at, double position, const Weir__RunSpec *base,
+                       struct err *err) {
+  char **settings = mem_new((size_t)count_settings(space, at) * sizeof *settings);
+  int n = add_settings(space, at, position, settings);
+  struct spec_source source = {
+      .file = "the run spec", .settings = (const char *const *)settings, .n_settings = n};
+  Weir__RunSpec *spec = NULL;
+  if (spec_with(base, &source, &spec, err) || spec_check(spec, err) || spec_settle_check(spec, err)) {
+    char *why = mem_strdup(err->text);
+    err_set(err, ERR_INVALID, "space.%s: with %s: %s", space->dimensions[at].path, settings[n - 1], why);
+    free(why);
+  }
+  spec_free(spec);
+  for (int i = 0; i < n; i++)
+    free(settings[i]);
+  free(settings);
+  return err->code;
+}

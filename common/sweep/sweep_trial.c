@@ -1,0 +1,51 @@
+/* The spec of a trial's run. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/settle/spec_settle.h"
+#include "common/specs/spec_with.h"
+#include "common/sweep/sweep.h"
+
+enum { OWN_SETTINGS_MAX = 4 };
+
+/* Its name, where it ends, and where it is held and evaluated on its way there. Returns how many. */
+static int own_settings(const struct sweep *sweep, const struct sweep_trial *trial, char **out) {
+  uint64_t last = sweep->rungs[sweep->n_rungs - 1];
+  int n = 0;
+  out[n++] = mem_printf("name=%s-%04u", sweep->spec->name, trial->number);
+  if (last == 0)
+    return n;
+  out[n++] = mem_printf("train.steps=%" PRIu64, last);
+  if (sweep->n_rungs > 1) {
+    char list[SWEEP_RUNGS_MAX * 24] = "";
+    for (int i = 0; i < sweep->n_rungs - 1; i++)
+      snprintf(list + strlen(list), sizeof list - strlen(list), "%s%" PRIu64, i ? ", " : "", sweep->rungs[i]);
+    out[n++] = mem_printf("eval.at=[%s]", list);
+  }
+  if (trial->n_results < sweep->n_rungs - 1)
+    out[n++] = mem_printf("train.hold=%" PRIu64, sweep->rungs[trial->n_results]);
+  return n;
+}
+
+int sweep_trial_spec(const struct sweep *sweep, const struct sweep_trial *trial, Weir__RunSpec **out,
+                     struct err *err) {
+  char **settings = mem_new((size_t)(sweep->space->n + OWN_SETTINGS_MAX) * sizeof *settings);
+  int n = own_settings(sweep, trial, settings);
+  struct spec_source source = {.file = "the run spec", .settings = (const char *const *)settings};
+  *out = NULL;
+  for (int i = 0; i < sweep->space->n; i++)
+    if (trial->values[i])
+      settings[n++] = mem_printf("%s=%s", sweep->space->dimensions[i].path, trial->values[i]);
+  source.n_settings = n;
+  if (spec_with(sweep->base, &source, out, err) == 0 &&
+      (spec_check(*out, err) || spec_settle_check(*out, err))) {
+    spec_free(*out);
+    *out = NULL;
+  }
+  for (int i = 0; i < n; i++)
+    free(settings[i]);
+  free(settings);
+  return err->code;
+}

@@ -1,0 +1,143 @@
+/* Answers about sweeps. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/coordinator/shell/sweeps.h"
+
+/* Finds the sweep that a request names by its id or a unique prefix, or fails the call. NULL: failed. */
+static struct shell_sweep *find_sweep(struct coordinator_service *shell, struct rpc_call *call,
+                                      const char *prefix) {
+  struct shell_sweep *found = NULL;
+  char matches[512] = "";
+  int n = 0;
+  for (struct shell_sweep *sweep = shell->sweeps; sweep; sweep = sweep->next) {
+    size_t length = strlen(matches);
+    if (strncmp(sweep->id, prefix, strlen(prefix)) != 0)
+      continue;
+    found = sweep;
+    n++;
+    if (strcmp(sweep->id, prefix) == 0)
+      return sweep;
+    snprintf(matches + length, sizeof matches - length, "%s%s", length ? ", " : "", sweep->id);
+  }
+  if (n == 1 && *prefix)
+    return found;
+  if (!*prefix)
+    rpc_call_fail(call, ERR_INVALID, "no sweep is named");
+  else if (n == 0)
+    rpc_call_fail(call, ERR_NOT_FOUND, "no sweep '%.100s'", prefix);
+  else
+    rpc_call_fail(call, ERR_INVALID, "sweep '%.100s' is ambiguous: it may be %s", prefix, matches);
+  return NULL;
+}
+
+static Weir__SweepTrial *trial_info(const struct shell_sweep *sweep, const struct sweep_trial *trial,
+                                    struct arena *arena) {
+  const struct space *space = sweep->sweep->space;
+  Weir__SweepTrial *info = arena_new(arena, sizeof *info);
+  weir__sweep_trial__init(info);
+  info->number = trial->number;
+  info->run = arena_printf(arena, "%s-%04u", sweep->id, trial->number);
+  info->state = (char *)sweep_state_name(trial->state);
+  if (trial->failure)
+    info->failure = trial->failure;
+  info->values = arena_new(arena, (size_t)space->n * sizeof *info->values + 1);
+  for (int i = 0; i < space->n; i++) {
+    Weir__SweepValue *value;
+    if (!trial->values[i])
+      continue;
+    value = info->values[info->n_values++] = arena_new(arena, sizeof *value);
+    weir__sweep_value__init(value);
+    value->path = (char *)space->dimensions[i].path;
+    value->value = trial->values[i];
+  }
+  info->n_results = (size_t)trial->n_results;
+  info->results = arena_new(arena, info->n_results * sizeof *info->results + 1);
+  for (int i = 0; i < trial->n_results; i++)
+    info->results[i] = sweep_value(sweep->sweep, trial, i);
+  return info;
+}
+
+/* Without specs and trials. */
+static void info_fill(const struct shell_sweep *of, Weir__SweepInfo *info) {
+  const struct sweep *sweep = of->sweep;
+  const struct sweep_trial *best = sweep_best(sweep);
+  weir__sweep_info__init(info);
+  info->sweep = of->id;
+  info->name = sweep->spec->name;
+  info->end = sweep->end ? sweep->end : (char *)"";
+  if (of->n_written < of->n_log)
+    info->message = (char *)"waits for the store";
+  info->begun = (uint32_t)sweep->n_trials;
+  info->running = (uint32_t)sweep->n_running;
+  for (int i = 0; i < sweep->n_trials; i++)
+    info->failed += sweep->trials[i].state == SWEEP_TRIAL_FAILED;
+  info->submitted_unix_ms = of->head->submitted_unix_ms;
+  info->has_best = best != NULL;
+  info->best = best ? best->number : 0;
+  info->best_value = best ? sweep_value(sweep, best, best->n_results - 1) : 0;
+}
+
+static void reply_sweep(struct rpc_call *call, const struct shell_sweep *sweep, bool has_records) {
+  Weir__SweepInfo info;
+  struct arena arena;
+  arena_init(&arena);
+  info_fill(sweep, &info);
+  info.spec = sweep->head->spec;
+  info.run_spec = sweep->head->run_spec;
+  info.n_trials = (size_t)sweep->sweep->n_trials;
+  info.trials = arena_new(&arena, info.n_trials * sizeof *info.trials + 1);
+  for (int i = 0; i < sweep->sweep->n_trials; i++)
+    info.trials[i] = trial_info(sweep, &sweep->sweep->trials[i], &arena);
+  if (has_records) {
+    info.records = sweep->log;
+    info.n_records = (size_t)sweep->n_log;
+  }
+  rpc_call_reply(call, &info, NULL);
+  arena_fini(&arena);
+}
+
+static void list_sweeps(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  Weir__ListSweepsReply reply = WEIR__LIST_SWEEPS_REPLY__INIT;
+  struct arena arena;
+  int capacity = 0;
+  (void)message;
+  arena_init(&arena);
+  for (struct shell_sweep *sweep = shell->sweeps; sweep; sweep = sweep->next) {
+    array_reserve((void **)&reply.sweeps, &capacity, (int)reply.n_sweeps, sizeof *reply.sweeps);
+    reply.sweeps[reply.n_sweeps] = arena_new(&arena, sizeof **reply.sweeps);
+    info_fill(sweep, reply.sweeps[reply.n_sweeps++]);
+  }
+  rpc_call_reply(call, &reply, NULL);
+  free(reply.sweeps);
+  arena_fini(&arena);
+}
+
+static void get_sweep(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  const Weir__GetSweepRequest *request = message;
+  const struct shell_sweep *sweep = find_sweep(shell, call, request->sweep);
+  if (sweep)
+    reply_sweep(call, sweep, request->has_records);
+}
+
+static void stop_sweep(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  const Weir__SweepRequest *request = message;
+  struct shell_sweep *sweep = find_sweep(shell, call, request->sweep);
+  if (!sweep)
+    return;
+  shell_sweep_end(shell, sweep, "it was stopped");
+  reply_sweep(call, sweep, false);
+}
+
+void shell_list_sweeps_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, list_sweeps);
+}
+
+void shell_get_sweep_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, get_sweep);
+}
+
+void shell_stop_sweep_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, stop_sweep);
+}

@@ -1,0 +1,216 @@
+/* The logs of sweeps in the store. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/agree/spec.h"
+#include "common/base/log.h"
+#include "common/base/message.h"
+#include "common/sweep/sweep_spec.h"
+#include "server/coordinator/shell/sweeps.h"
+
+enum { RETRY_MS = 1000 };
+
+/* What the jobs are to write. What it points to is the sweep's, which is there for as long as the jobs are.
+ */
+struct sweep_save {
+  struct task task;
+  struct coordinator_service *shell;
+  struct shell_sweep *sweep;
+  bool writes_head;
+  struct run_model *model; /* to go with the head; NULL: none */
+  Weir__SweepRecord **records;
+  int first, n;
+  struct err err;
+};
+
+static void save_run(struct task *task);
+static int write_head(struct sweep_save *save);
+static int write_records(struct sweep_save *save);
+static void save_done(struct task *task);
+static int read_sweep(struct store *store, const char *name, struct shell_sweep **out, struct err *err);
+static int read_log(struct store *store, struct shell_sweep *sweep, struct err *err);
+
+int sweep_open(Weir__SweepHead *head, struct shell_sweep **out, struct err *err) {
+  struct sweep *sweep;
+  *out = NULL;
+  if (sweep_new(head->spec, head->run_spec, &sweep, err))
+    return err->code;
+  *out = mem_new(sizeof **out);
+  **out = (struct shell_sweep){.id = mem_strdup(head->sweep), .head = head, .sweep = sweep, .is_due = true};
+  return 0;
+}
+
+void sweep_add(struct shell_sweep *sweep, Weir__SweepRecord *record) {
+  array_reserve((void **)&sweep->log, &sweep->log_capacity, sweep->n_log, sizeof *sweep->log);
+  sweep->log[sweep->n_log++] = record;
+}
+
+void sweeps_free(struct shell_sweep *sweep) {
+  while (sweep) {
+    struct shell_sweep *next = sweep->next;
+    for (int i = 0; i < sweep->n_log; i++)
+      message_free(sweep->log[i]);
+    free(sweep->log);
+    sweep_free(sweep->sweep);
+    message_free(sweep->head);
+    free(sweep->id);
+    free(sweep);
+    sweep = next;
+  }
+}
+
+void shell_sweep_save(struct coordinator_service *shell, struct shell_sweep *sweep) {
+  struct live_model *live = shell_find_model(shell, sweep->id);
+  struct sweep_save *save;
+  int n = sweep->n_log - sweep->n_written;
+  if (sweep->is_saving || (sweep->is_head_written && n == 0) || shell_now_ms() < sweep->retry_ms)
+    return;
+  save = mem_new(sizeof *save);
+  *save = (struct sweep_save){.task.run = save_run,
+                              .shell = shell,
+                              .sweep = sweep,
+                              .writes_head = !sweep->is_head_written,
+                              .model = live && !sweep->is_head_written ? run_model_get(live->model) : NULL,
+                              .records = mem_new((size_t)n * sizeof *save->records + 1),
+                              .first = sweep->n_written,
+                              .n = n};
+  for (int i = 0; i < n; i++)
+    save->records[i] = sweep->log[sweep->n_written + i];
+  sweep->is_saving = true;
+  task_post(shell->jobs, &save->task); /* one a sweep */
+}
+
+static void save_run(struct task *task) {
+  struct sweep_save *save = TASK_OWNER(task, struct sweep_save, task);
+  if (shell_may_write(save->shell, &save->err) &&
+      ((save->writes_head && write_head(save)) || write_records(save)))
+    shell_note_failure(save->shell, &save->err);
+  save->task.run = save_done;
+  task_post(save->shell->event_loop, &save->task);
+}
+
+/* Behind the model, which a collection may have taken away since it was checked. */
+static int write_head(struct sweep_save *save) {
+  struct coordinator_service *shell = save->shell;
+  const Weir__SweepHead *head = save->sweep->head;
+  char term[LEASE_TERM_SIZE], again[STORE_KEY_SIZE];
+  char *name = mem_printf("sweeps/%s/sweep", save->sweep->id);
+  struct store_record guard = lease_guard(shell->term, term);
+  const struct run_model *model = save->model;
+  int rc = model ? store_put(shell->store, model->file->data, model->file->size_bytes, again, &save->err) : 0;
+  if (!rc && model && model->outline != model->file)
+    rc = store_put(shell->store, model->outline->data, model->outline->size_bytes, again, &save->err);
+  if (!rc)
+    rc = checkpoint_write_record(shell->store, name, head, &guard, &save->err);
+  if (!rc && shell->refs)
+    block_refs_add_sweep(shell->refs, head);
+  free(name);
+  return rc;
+}
+
+static int write_records(struct sweep_save *save) {
+  struct coordinator_service *shell = save->shell;
+  char term[LEASE_TERM_SIZE];
+  struct store_record guard = lease_guard(shell->term, term);
+  for (int i = 0; i < save->n && !save->err.code; i++) {
+    char *name = mem_printf("sweeps/%s/log/%020d", save->sweep->id, save->first + i);
+    checkpoint_write_record(shell->store, name, save->records[i], &guard, &save->err);
+    free(name);
+  }
+  return save->err.code;
+}
+
+static void save_done(struct task *task) {
+  struct sweep_save *save = TASK_OWNER(task, struct sweep_save, task);
+  struct shell_sweep *sweep = save->sweep;
+  struct err err = save->err;
+  sweep->is_saving = false;
+  if (err.code) {
+    sweep->retry_ms = shell_now_ms() + RETRY_MS;
+  } else {
+    sweep->is_head_written |= save->writes_head;
+    sweep->n_written = save->first + save->n;
+  }
+  run_model_put(save->model);
+  free(save->records);
+  if (!save->shell->is_stopping)
+    shell_sweep_saved(save->shell, sweep, &err);
+  free(save);
+}
+
+static bool is_head(const char *name) {
+  static const char end[] = "/sweep";
+  size_t length = strlen(name), tail = sizeof end - 1;
+  return length > tail && strcmp(name + length - tail, end) == 0;
+}
+
+int sweeps_read(struct coordinator_service *shell, struct shell_sweep **sweeps, struct err *err) {
+  struct store_names names = {0};
+  int rc = store_list_records(shell->store, "sweeps/", &names, err);
+  *sweeps = NULL;
+  for (int i = 0; i < names.count && !rc; i++) {
+    struct shell_sweep *sweep = NULL;
+    if (!is_head(names.items[i]))
+      continue;
+    rc = read_sweep(shell->store, names.items[i], &sweep, err);
+    if (rc == ERR_CORRUPT || rc == ERR_INVALID || rc == ERR_NOT_FOUND) {
+      log_event(LOG_ERROR, "coordinator", "sweep_unreadable", "name=%s reason=\"%s\"", names.items[i],
+                err->text);
+      *err = ERR_NONE;
+      rc = 0;
+    } else if (!rc) {
+      sweep->next = *sweeps;
+      *sweeps = sweep;
+    }
+  }
+  store_names_fini(&names);
+  if (rc) {
+    sweeps_free(*sweeps);
+    *sweeps = NULL;
+  }
+  return rc;
+}
+
+static int read_sweep(struct store *store, const char *name, struct shell_sweep **out, struct err *err) {
+  Weir__SweepHead *head;
+  char *own;
+  *out = NULL;
+  if (checkpoint_read_record(store, name, &weir__sweep_head__descriptor, (void **)&head, err))
+    return err->code;
+  own = mem_printf("sweeps/%s/sweep", head->sweep);
+  if (strcmp(own, name) != 0 || !head->spec || !head->run_spec)
+    err_set(err, ERR_CORRUPT, "store: record %s is damaged", name);
+  free(own);
+  if (err->code || spec_check(head->run_spec, err) || sweep_spec_check(head->spec, err) ||
+      sweep_open(head, out, err)) {
+    message_free(head);
+    return err->code;
+  }
+  (*out)->is_head_written = true;
+  if (read_log(store, *out, err) == 0)
+    return 0;
+  sweeps_free(*out);
+  *out = NULL;
+  return err->code;
+}
+
+/* Records up to the first that is missing. */
+static int read_log(struct store *store, struct shell_sweep *sweep, struct err *err) {
+  for (;;) {
+    char *name = mem_printf("sweeps/%s/log/%020d", sweep->id, sweep->n_log);
+    Weir__SweepRecord *record;
+    int rc = checkpoint_read_record(store, name, &weir__sweep_record__descriptor, (void **)&record, err);
+    free(name);
+    if (rc == ERR_NOT_FOUND) {
+      *err = ERR_NONE;
+      sweep->n_written = sweep->n_log;
+      return 0;
+    }
+    if (rc)
+      return rc;
+    sweep_add(sweep, record);
+    if (sweep_apply(sweep->sweep, record, err))
+      return err->code;
+  }
+}

@@ -1,0 +1,47 @@
+/* Sweeps on the event loop, for sweeps.c, sweep_log.c, sweep_calls.c, submit.c and lead.c alone. What a sweep
+   decides, common/sweep/sweep.h says. */
+#ifndef WEIR_SERVER_COORDINATOR_SHELL_SWEEPS_H
+#define WEIR_SERVER_COORDINATOR_SHELL_SWEEPS_H
+
+#include "common/sweep/sweep.h"
+#include "server/coordinator/shell/shell.h"
+
+/* A sweep and its log. Records are applied as they are decided; runs are made, held and ended by them only
+   once the store has them, so that a successor finds nothing that the log does not say. */
+struct shell_sweep {
+  char *id;
+  Weir__SweepHead *head;
+  struct sweep *sweep;
+  Weir__SweepRecord **log;
+  int n_log, log_capacity;
+  int n_written; /* of the log, in the store */
+  bool is_head_written, is_saving;
+  uint64_t retry_ms;          /* not before */
+  bool is_due;                /* something has happened to its trials */
+  bool is_settled;            /* it has ended, and so have its trials' runs */
+  struct rpc_call *submitter; /* NULL: none waits */
+  struct shell_sweep *next;
+};
+
+/* sweeps.c */
+struct shell_sweep *shell_find_sweep(struct coordinator_service *shell, const char *id); /* NULL: none */
+char *sweep_run_id(const struct shell_sweep *sweep, uint32_t trial); /* freed by the caller */
+/* A new sweep, whose call is answered when the store has it. head is copied; its specs were checked. */
+void shell_sweep_begin(struct coordinator_service *shell, struct rpc_call *call, const Weir__SweepHead *head,
+                       struct run_model *model);
+/* Ends it, if it has not ended. */
+void shell_sweep_end(struct coordinator_service *shell, struct shell_sweep *sweep, const char *reason);
+/* The jobs have written what they were given, or could not. */
+void shell_sweep_saved(struct coordinator_service *shell, struct shell_sweep *sweep, const struct err *err);
+
+/* sweep_log.c */
+/* Gives the jobs what the store does not have yet, unless they are at it. */
+void shell_sweep_save(struct coordinator_service *shell, struct shell_sweep *sweep);
+/* A sweep without records. Errors: INVALID; head is the caller's then. */
+int sweep_open(Weir__SweepHead *head, struct shell_sweep **out, struct err *err);
+void sweep_add(struct shell_sweep *sweep, Weir__SweepRecord *record); /* takes it */
+void sweeps_free(struct shell_sweep *sweeps);                         /* and those behind it */
+/* All sweeps of the store; damaged ones are logged and left out. Blocks. Errors: the store's. */
+int sweeps_read(struct coordinator_service *shell, struct shell_sweep **sweeps, struct err *err);
+
+#endif

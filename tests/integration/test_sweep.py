@@ -1,0 +1,176 @@
+"""weir sweep: a search over the keys of a spec. Its log has the same bytes on any cluster and whatever dies."""
+import json
+import os
+import re
+import signal
+
+from harness import Cluster, Folder, kept, main, program, wait_for, weir
+
+SWEEP = """name: search
+spec: {spec}
+objective: {{metric: {metric}}}
+search: {{name: random, seed: 4}}
+schedule: {schedule}
+budget: {{trials: {trials}}}
+concurrency: 3
+space:
+  train.optimizer.lr: {{log: [0.001, 0.5]}}
+  train.optimizer.momentum: [0, 0.5, 0.9]
+  train.batch: [24, 48]
+"""
+ASHA = "{name: asha, rungs: [4, 8, 16], eta: 2}"
+
+
+def write_sweep(folder, schedule=ASHA, trials=6, metric="accuracy", more=""):
+    folder.small_data(240, 48)
+    spec = folder.small_spec(folder.model("mlp", "--hidden", 16, "--seed", 5), 2, 12, 6)
+    return folder.file("sweep.yaml",
+                       SWEEP.format(spec=os.path.basename(spec), schedule=schedule, trials=trials, metric=metric) + more)
+
+
+class Sweep:
+    """A sweep on a cluster."""
+
+    def __init__(self, cluster, path, *settings):
+        self.cluster = cluster
+        self.id = self.ask(path, *settings).stdout.strip()
+        assert re.fullmatch("search-[0-9a-f]{6}", self.id), self.id
+
+    def ask(self, *arguments, **options):
+        return weir("sweep", *arguments, "--coordinator", self.cluster.address, **options)
+
+    def info(self):
+        return json.loads(self.ask("status", self.id, "--json").stdout)
+
+    def ends(self):
+        """Its log and its trials once it has ended."""
+        self.ask("watch", self.id)
+        return self.info()
+
+
+def undisturbed(**options):
+    """The log of the sweep on one worker and one server that nobody disturbs."""
+    def run():
+        with Folder() as folder, Cluster(folder) as cluster:
+            return Sweep(cluster, write_sweep(folder, **options)).ends()["records"]
+    return kept(f"sweep-{sorted(options.items())}", run)
+
+
+def test_the_log_is_the_same_on_any_cluster():
+    expected = undisturbed()
+    for workers, servers in ((4, 1), (2, 3)):
+        with Folder() as folder, Cluster(folder, workers=workers, servers=servers) as cluster:
+            sweep = Sweep(cluster, write_sweep(folder))
+            info = sweep.ends()
+            assert info["records"] == expected
+            assert info["end"] == "nothing is left to do" and info["begun"] == 6, info
+            best = json.loads(sweep.ask("best", sweep.id, "--json").stdout)
+            values = [trial["results"][-1] for trial in info["trials"] if len(trial["results"]) == 3]
+            assert best["results"][-1] == max(values) == info["best_value"]
+            sweep.ask("export", sweep.id, "-o", folder.file("best.onnx"))
+            weir("inspect", folder.file("best.onnx"))
+
+
+def test_trials_are_runs_that_end_in_the_bits_they_have_alone():
+    with Folder() as folder, Cluster(folder) as cluster:
+        sweep = Sweep(cluster, write_sweep(folder, schedule="{name: none}", trials=4))
+        info = sweep.ends()
+        assert [trial["state"] for trial in info["trials"]] == ["done"] * 4
+        for trial in info["trials"][:2]:
+            status = cluster.json("status", trial["run"])
+            assert (status["state"], status["sweep"], status["trial"]) == ("done", sweep.id, trial["number"])
+            settings = [f"{value['path']}={value['value']}" for value in trial["values"]]
+            spec = folder.file("spec-2-12.yaml")
+            alone = weir("submit", spec, *settings, "--follow", "--metrics", folder.file(f"{trial['number']}.jsonl"),
+                         "--coordinator", cluster.address).stdout.strip()
+            assert cluster.json("status", alone)["weights_sha256"] == status["weights_sha256"]
+            assert cluster.json("status", alone)["accuracy"] == trial["results"][0]
+        listed = [run["run"] for run in cluster.json("runs")]
+        assert alone in listed and not any(run.startswith(sweep.id) for run in listed), listed
+        everything = [run["run"] for run in cluster.json("runs", "--all")]
+        assert all(trial["run"] in everything for trial in info["trials"])
+
+
+def test_deaths_change_nothing_of_the_log():
+    expected = undisturbed(trials=8)
+    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster:
+        sweep = Sweep(cluster, write_sweep(folder, trials=8))
+
+        def decided(count):
+            wait_for(lambda: len(sweep.info()["records"]) >= count, f"{count} records")
+        for count, victim in ((2, "coordinator"), (4, "worker"), (7, "server"), (10, "coordinator"), (13, "coordinator")):
+            decided(count)
+            if victim == "worker":
+                cluster.workers[0].send(signal.SIGKILL)
+                cluster.add_worker()
+            elif victim == "server":
+                cluster.servers[0][0].send(signal.SIGKILL)
+                cluster.servers[0][0].wait()
+                cluster.restart_server(0)
+            else:
+                cluster.coordinator.send(signal.SIGKILL)
+                cluster.coordinator.wait()
+                cluster.start_coordinator()
+        assert sweep.ends()["records"] == expected
+
+
+def test_trials_that_fail_are_results():
+    with Folder() as folder, Cluster(folder) as cluster:
+        points = "points: [{train.optimizer.lr: 1e30, train.optimizer.momentum: 0, train.batch: 24}]\n"
+        path = write_sweep(folder, schedule="{name: none}", trials=3, metric="loss", more=points)
+        sweep = Sweep(cluster, path, "space={train.optimizer.lr: {log: [0.001, 1e30]}, train.batch: [24, 48], "
+                                     "train.optimizer.momentum: [0, 0.5, 0.9]}")
+        info = sweep.ends()
+        first = info["trials"][0]
+        assert first["state"] == "failed" and first["failure"] in ("its training diverges", "its value is not finite"), first
+        assert info["failed"] >= 1 and info["best"] != 0
+
+
+def test_a_sweep_is_stopped():
+    with Folder() as folder, Cluster(folder) as cluster:
+        sweep = Sweep(cluster, write_sweep(folder, schedule="{name: none}", trials=500))
+        wait_for(lambda: any(trial["state"] == "done" for trial in sweep.info()["trials"]), "a result")
+        sweep.ask("stop", sweep.id)
+        info = sweep.ends()
+        assert info["end"] == "it was stopped" and info["running"] == 0
+        stopped = [trial["run"] for trial in info["trials"] if trial["state"] == "stopped"]
+        wait_for(lambda: all(cluster.json("status", run)["state"] in ("cancelled", "done") for run in stopped),
+                 "the end of its trials")
+        wait_for(lambda: all(worker["state"] == "idle" for worker in cluster.json("workers")), "idle workers")
+        assert sweep.id in sweep.ask("status").stdout
+
+
+def test_without_a_cluster_it_has_its_own():
+    with Folder() as folder:
+        path, out = write_sweep(folder), folder.file("out")
+        shown = weir("sweep", path, "--out", out, "--workers", 2, env={**os.environ, "WEIR_COORDINATOR": ""}).stdout
+        assert "best: trial" in shown, shown
+        with open(os.path.join(out, "trials.jsonl")) as file:
+            trials = [json.loads(line) for line in file]
+        assert [trial["trial"] for trial in trials] == list(range(6))
+        assert all(set(trial["values"]) == {"train.optimizer.lr", "train.optimizer.momentum", "train.batch"}
+                   for trial in trials)
+        weir("inspect", os.path.join(out, "best.onnx"))
+        again = weir("train", os.path.join(out, "best.yaml"), "--out", folder.file("again"))
+        assert again.stdout
+        weir("sweep", path, "--out", out, status=2)
+        resumed = weir("sweep", path, "--out", out, "--resume", env={**os.environ, "WEIR_COORDINATOR": ""}).stdout
+        assert resumed.split("best: ")[1].splitlines()[0] == shown.split("best: ")[1].splitlines()[0]
+
+
+def test_bad_input_is_refused_before_anything_starts():
+    with Folder() as folder:
+        path = write_sweep(folder)
+        for setting, text in (("search.name=ranom", "search.name"), ("concurrency=0", "concurrency"),
+                              ("objective.metric=f1", "objective.metric"), ("spec=none.yaml", "none.yaml"),
+                              ("space={train.optimizer.lr: [a]}", "space.train.optimizer.lr: with"),
+                              ("schedule={name: asha}", "schedule.rungs"), ("budget=null", "budget")):
+            error = weir("sweep", path, setting, "--out", folder.file("out"), status=2).stderr
+            assert error.count("\n") == 1 and text in error, error
+        assert not os.path.exists(folder.file("out"))
+        shown = weir("sweep", path, "--dry-run").stdout
+        assert "at most 6 executors help" in shown and shown.count("train.optimizer.lr=") == 3, shown
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -1,0 +1,84 @@
+/* Specs of sweeps for tests. */
+#include "tests/support/common/sweep_specs.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/agree/spec.h"
+#include "common/base/memory.h"
+#include "common/base/message.h"
+#include "common/sweep/sweep_spec.h"
+
+static const char base_text[] =
+    "name: base\n"
+    "model: {onnx: a.onnx}\n"
+    "data:\n"
+    "  train: {format: npy, columns: {x: x.npy, label: y.npy}}\n"
+    "  split: [0.9, 0.1]\n"
+    "train: {epochs: 2, batch: 64, microbatches: 4, optimizer: {name: sgd, lr: 0.1}}\n";
+
+const char sweep_asha_text[] = "name: search\n"
+                               "spec: base.yaml\n"
+                               "objective: {metric: accuracy}\n"
+                               "search: {name: random, seed: 3}\n"
+                               "schedule: {name: asha, rungs: [10, 30, 90], eta: 3}\n"
+                               "budget: {trials: 27}\n"
+                               "concurrency: 4\n"
+                               "space:\n"
+                               "  train.optimizer.lr: {log: [0.0001, 0.3]}\n"
+                               "  train.batch: [32, 64, 128]\n";
+
+Weir__RunSpec *sweep_base_spec(void) {
+  Weir__RunSpec *base;
+  struct err err = ERR_NONE;
+  assert_int_equal(spec_read("base.yaml", base_text, strlen(base_text), &base, &err), 0);
+  assert_int_equal(spec_check(base, &err), 0);
+  return base;
+}
+
+static char *write_file(const char *text) {
+  char *path = mem_strdup("/tmp/sweep_test-XXXXXX");
+  int fd = mkstemp(path);
+  FILE *file = fdopen(fd, "w");
+  assert_non_null(file);
+  fputs(text, file);
+  fclose(file);
+  return path;
+}
+
+Weir__SweepSpec *sweep_spec_of(const char *text, const char *const *settings, int n, struct err *err) {
+  char *path = write_file(text);
+  struct spec_source source = {.file = path, .settings = settings, .n_settings = n};
+  Weir__RunSpec *base = sweep_base_spec();
+  Weir__SweepSpec *spec = NULL;
+  *err = ERR_NONE;
+  if (sweep_spec_read(&source, &spec, err) == 0 &&
+      (sweep_spec_check(spec, err) || sweep_spec_check_base(spec, base, err))) {
+    spec_blame(&source, err);
+    message_free(spec);
+    spec = NULL;
+  }
+  spec_free(base);
+  remove(path);
+  free(path);
+  return spec;
+}
+
+struct sweep *sweep_of(const char *text, const char *const *settings, int n) {
+  Weir__RunSpec *base = sweep_base_spec();
+  struct sweep *sweep;
+  struct err err = ERR_NONE;
+  Weir__SweepSpec *spec = sweep_spec_of(text, settings, n, &err);
+  assert_string_equal(err.text, "");
+  assert_int_equal(sweep_new(spec, base, &sweep, &err), 0);
+  message_free(spec);
+  spec_free(base);
+  return sweep;
+}

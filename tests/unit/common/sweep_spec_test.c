@@ -1,0 +1,107 @@
+/* Sweep specs: what is wrong in them is said by key and line, and damaged ones do no harm. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/agree/random.h"
+#include "common/agree/spec.h"
+#include "common/base/memory.h"
+#include "common/base/message.h"
+#include "common/sweep/sweep_spec.h"
+#include "tests/support/common/sweep_specs.h"
+
+static void assert_refused(const char *setting, const char *expected) {
+  struct err err;
+  Weir__SweepSpec *spec = sweep_spec_of(sweep_asha_text, &setting, 1, &err);
+  if (spec || !strstr(err.text, expected))
+    fail_msg("%s: '%s' lacks '%s'", setting, err.text, expected);
+}
+
+static void what_a_spec_says_wrongly_is_named_by_key(void **state) {
+  (void)state;
+  assert_refused("name=A", "name: 'A'");
+  assert_refused("space=null", "space");
+  assert_refused("space={train.optimizer.lr: {log: [0, 1]}}", "space.train.optimizer.lr: log:");
+  assert_refused("space={train.optimizer.lr: {uniform: [1, 0]}}", "space.train.optimizer.lr: uniform:");
+  assert_refused("space={train.optimizer.rate: [1, 2]}", "space.train.optimizer.rate: with ");
+  assert_refused("space={train.batch: [64, 63]}", "space.train.batch: with train.batch=63: ");
+  assert_refused("space={train.steps: [64, 63]}", "space.train.steps: a trial ends");
+  assert_refused("space={model.onnx: {files: [a.onnx]}}", "space.model.onnx: files:");
+  assert_refused("space={train.optimizer.lr: {path: x}}", "path is given twice");
+  assert_refused("search={name: ranom}", "search.name: ");
+  assert_refused("schedule={name: ahsa}", "schedule.name: ");
+  assert_refused("schedule={name: asha}", "schedule.rungs: ");
+  assert_refused("schedule={name: asha, rungs: [3, 3]}", "schedule.rungs: 3 ");
+  assert_refused("schedule={name: asha, rungs: [0, 3]}", "schedule.rungs: 0 ");
+  assert_refused("schedule={name: asha, rungs: [3], eta: 1}", "schedule.eta: ");
+  assert_refused("budget=null", "budget: ");
+  assert_refused("budget={trials: 0}", "budget.trials: ");
+  assert_refused("budget={steps: 9}", "budget.steps: 9 steps do not reach the first rung, at step 10");
+  assert_refused("budget={seconds: -1}", "budget.seconds: ");
+  assert_refused("concurrency=0", "concurrency: ");
+  assert_refused("order=arrival", "order: ");
+  assert_refused("objective={metric: acuracy}", "objective.metric: 'acuracy'");
+  assert_refused("objective={goal: best}", "objective.goal: ");
+  assert_refused("points=[{train.batch: 32}]", "points[0]");
+  assert_refused("points=[{train.batch: 32, train.optimizer.lr: 7}]", "points[0]");
+  assert_refused("points=[{a.b: 32}]", "points[0]: the space has no 'a.b'");
+}
+
+/* As it may come from the network: bytes of a spec, some of them changed. */
+static void damaged_specs_are_refused_or_taken_whole(void **state) {
+  Weir__RunSpec *base = sweep_base_spec();
+  struct err err;
+  Weir__SweepSpec *spec = sweep_spec_of(sweep_asha_text, NULL, 0, &err);
+  size_t size = weir__sweep_spec__get_packed_size(spec);
+  uint8_t *packed = mem_new(size), *bytes = mem_new(size);
+  int n_taken = 0;
+  (void)state;
+  weir__sweep_spec__pack(spec, packed);
+  message_free(spec);
+  for (uint64_t i = 0; i < 3000; i++) {
+    struct sweep *sweep;
+    memcpy(bytes, packed, size);
+    for (uint64_t change = 0; change <= i % 4; change++)
+      bytes[random_bits(21 + change, i) % size] = (uint8_t)random_bits(31 + change, i);
+    spec = weir__sweep_spec__unpack(NULL, size - random_bits(41, i) % 3 * (i % 2), bytes);
+    err = ERR_NONE;
+    if (spec && sweep_spec_check(spec, &err) == 0 && sweep_spec_check_base(spec, base, &err) == 0 &&
+        sweep_new(spec, base, &sweep, &err) == 0) {
+      Weir__SweepRecord *record;
+      for (int r = 0; r < 3 && sweep_next(sweep, &record) == SWEEP_DECIDED; r++) {
+        assert_int_equal(sweep_apply(sweep, record, &err), 0);
+        message_free(record);
+      }
+      sweep_free(sweep);
+      n_taken++;
+    }
+    message_free(spec);
+  }
+  assert_true(n_taken > 0);
+  free(packed);
+  free(bytes);
+  spec_free(base);
+}
+
+static void errors_name_the_line(void **state) {
+  static const char text[] = "name: search\nspec: base.yaml\nbudget: {trials: 3}\nspace:\n"
+                             "  train.batch: [64]\n  train.optimizer.lr: {log: [-1, 1]}\n";
+  struct err err;
+  (void)state;
+  assert_null(sweep_spec_of(text, NULL, 0, &err));
+  assert_non_null(strstr(err.text, ":6: space.train.optimizer.lr: log: "));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_a_spec_says_wrongly_is_named_by_key),
+      cmocka_unit_test(damaged_specs_are_refused_or_taken_whole),
+      cmocka_unit_test(errors_name_the_line),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,355 @@
+/* Sweeps: what a log makes of them, and that it does not depend on when results come, nor on who dies. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/agree/random.h"
+#include "common/agree/spec.h"
+#include "common/base/memory.h"
+#include "common/base/message.h"
+#include "common/sweep/scheduler.h"
+#include "tests/support/common/sweep_specs.h"
+
+enum { RECORDS_MAX = 1000 };
+
+/* What the tests keep of a sweep: its log as bytes. */
+struct kept {
+  uint8_t *records[RECORDS_MAX];
+  size_t sizes[RECORDS_MAX];
+  int n;
+};
+
+static void keep(struct kept *kept, const Weir__SweepRecord *record) {
+  size_t size = weir__sweep_record__get_packed_size(record);
+  assert_true(kept->n < RECORDS_MAX);
+  kept->records[kept->n] = mem_new(size + 1);
+  weir__sweep_record__pack(record, kept->records[kept->n]);
+  kept->sizes[kept->n++] = size;
+}
+
+static void kept_free(struct kept *kept) {
+  for (int i = 0; i < kept->n; i++)
+    free(kept->records[i]);
+}
+
+/* What a successor reads. */
+static struct sweep *open_again(const char *text, const struct kept *kept) {
+  struct sweep *sweep = sweep_of(text, NULL, 0);
+  for (int i = 0; i < kept->n; i++) {
+    Weir__SweepRecord *record = weir__sweep_record__unpack(NULL, kept->sizes[i], kept->records[i]);
+    struct err err = ERR_NONE;
+    assert_int_equal(sweep_apply(sweep, record, &err), 0);
+    message_free(record);
+  }
+  return sweep;
+}
+
+/* A function of the trial and the rung alone; every eighth trial diverges at its second rung. */
+static struct sweep_outcome outcome_of(const struct sweep_trial *trial, int rung) {
+  uint64_t bits = random_bits(random_key(7, trial->number, 0, 0), (uint64_t)rung);
+  if (trial->number % 8 == 5 && rung == 1)
+    return (struct sweep_outcome){.failure = "its training diverges"};
+  return (struct sweep_outcome){.value = (double)(bits >> 40) / 16777216 + rung};
+}
+
+/* Runs a sweep to its end. seed: of the order in which results come, and, with is_killed, of deaths, after
+   which a successor has nothing but the log. */
+static struct sweep *run_sweep(const char *text, uint64_t seed, bool is_killed, struct kept *kept) {
+  struct sweep *sweep = sweep_of(text, NULL, 0);
+  uint64_t draws = 0;
+  *kept = (struct kept){0};
+  for (;;) {
+    Weir__SweepRecord *record;
+    struct err err = ERR_NONE;
+    enum sweep_turn turn = sweep_next(sweep, &record);
+    if (turn == SWEEP_OVER)
+      return sweep;
+    if (turn == SWEEP_DECIDED) {
+      keep(kept, record);
+      assert_int_equal(sweep_apply(sweep, record, &err), 0);
+      message_free(record);
+    } else { /* any trial that runs may be the next to tell */
+      uint32_t at = (uint32_t)(random_bits(seed, draws++) % (uint64_t)sweep->n_trials);
+      struct sweep_trial *trial = &sweep->trials[at];
+      struct sweep_outcome outcome = outcome_of(trial, trial->n_results);
+      sweep_tell(sweep, at, trial->n_results, &outcome);
+    }
+    if (is_killed && random_bits(seed + 1, draws++) % 4 == 0) {
+      sweep_free(sweep);
+      sweep = open_again(text, kept);
+    }
+  }
+}
+
+static void assert_same(const struct kept *a, const struct kept *b) {
+  assert_int_equal(a->n, b->n);
+  for (int i = 0; i < a->n; i++) {
+    assert_int_equal(a->sizes[i], b->sizes[i]);
+    assert_memory_equal(a->records[i], b->records[i], a->sizes[i]);
+  }
+}
+
+static void the_log_does_not_depend_on_when_results_come_nor_on_deaths(void **state) {
+  struct kept first;
+  (void)state;
+  sweep_free(run_sweep(sweep_asha_text, 1, false, &first));
+  for (uint64_t seed = 2; seed < 30; seed++) {
+    struct kept other;
+    sweep_free(run_sweep(sweep_asha_text, seed, seed % 2, &other));
+    assert_same(&first, &other);
+    kept_free(&other);
+  }
+  kept_free(&first);
+}
+
+/* Counts trials that have results at a rung. */
+static int count_at(const struct sweep *sweep, int rung) {
+  int n = 0;
+  for (int i = 0; i < sweep->n_trials; i++)
+    n += sweep->trials[i].n_results > rung;
+  return n;
+}
+
+static void every_scheduler_has_one_log(void **state) {
+  const char *word = strstr(sweep_asha_text, "asha");
+  (void)state;
+  for (int i = 0; scheduler_at(i); i++) {
+    char *text = mem_printf("%.*s%s%s", (int)(word - sweep_asha_text), sweep_asha_text, scheduler_at(i)->name,
+                            word + strlen("asha"));
+    struct kept first, other;
+    sweep_free(run_sweep(text, 1, false, &first));
+    sweep_free(run_sweep(text, 2, true, &other));
+    assert_same(&first, &other);
+    kept_free(&first);
+    kept_free(&other);
+    free(text);
+  }
+}
+
+/* The values of the objective, an accuracy, at a rung, the best first. */
+static int descending(const void *a, const void *b) {
+  return *(const double *)a < *(const double *)b ? 1 : -1;
+}
+
+static void asha_promotes_the_best_third_of_a_rung(void **state) {
+  struct kept kept;
+  struct sweep *sweep = run_sweep(sweep_asha_text, 1, false, &kept);
+  double *values = mem_new((size_t)sweep->n_trials * sizeof *values);
+  (void)state;
+  assert_int_equal(sweep->n_trials, 27);
+  assert_int_equal(count_at(sweep, 0), 27);
+  for (int rung = 0; rung < 2; rung++) { /* the best third of those that came there has gone on */
+    int n = 0;
+    for (int i = 0; i < sweep->n_trials; i++)
+      if (sweep->trials[i].n_results > rung)
+        values[n++] = sweep_value(sweep, &sweep->trials[i], rung);
+    qsort(values, (size_t)n, sizeof *values, descending);
+    for (int i = 0; i < sweep->n_trials; i++)
+      if (sweep->trials[i].n_results > rung &&
+          sweep_value(sweep, &sweep->trials[i], rung) >= values[n / 3 - 1])
+        assert_true(sweep->trials[i].n_results > rung + 1 || sweep->trials[i].state == SWEEP_TRIAL_FAILED);
+  }
+  assert_true(count_at(sweep, 2) >= 1);
+  assert_int_equal(sweep_best(sweep)->n_results, 3);
+  for (int i = 0; i < sweep->n_trials; i++) /* nothing is left open */
+    assert_true(sweep->trials[i].state != SWEEP_TRIAL_RUNNING &&
+                sweep->trials[i].state != SWEEP_TRIAL_WAITING);
+  assert_string_equal(sweep->end, "nothing is left to do");
+  free(values);
+  sweep_free(sweep);
+  kept_free(&kept);
+}
+
+static void halving_waits_for_all_of_a_rung(void **state) {
+  const char *word = strstr(sweep_asha_text, "asha");
+  char *text =
+      mem_printf("%.*shalving%s", (int)(word - sweep_asha_text), sweep_asha_text, word + strlen("asha"));
+  struct kept kept;
+  struct sweep *sweep = run_sweep(text, 1, true, &kept);
+  (void)state;
+  assert_int_equal(count_at(sweep, 0), 27);
+  assert_true(count_at(sweep, 1) >= 9 - 3 && count_at(sweep, 1) <= 9);
+  assert_true(count_at(sweep, 2) <= 3 && count_at(sweep, 2) >= 1);
+  sweep_free(sweep);
+  kept_free(&kept);
+  free(text);
+}
+
+static void median_stops_the_worse_half(void **state) {
+  const char *word = strstr(sweep_asha_text, "asha");
+  char *text =
+      mem_printf("%.*smedian%s", (int)(word - sweep_asha_text), sweep_asha_text, word + strlen("asha"));
+  struct kept kept;
+  struct sweep *sweep = run_sweep(text, 1, false, &kept);
+  int n_stopped = 0;
+  (void)state;
+  for (int i = 0; i < sweep->n_trials; i++) {
+    const struct sweep_trial *trial = &sweep->trials[i];
+    n_stopped += trial->state == SWEEP_TRIAL_STOPPED;
+    assert_true(trial->state != SWEEP_TRIAL_STOPPED || i >= 5); /* there is something to compare with */
+  }
+  assert_true(n_stopped >= 7 && n_stopped <= 20);
+  assert_true(count_at(sweep, 2) + n_stopped <= 27);
+  sweep_free(sweep);
+  kept_free(&kept);
+  free(text);
+}
+
+/* Tells a trial's result, which is the next of the log. */
+static void assert_next_result(struct sweep *sweep, uint32_t number) {
+  Weir__SweepRecord *record;
+  struct err err = ERR_NONE;
+  for (uint32_t i = 0; i < (uint32_t)sweep->n_trials; i++)
+    sweep_tell(sweep, i, 0, &(struct sweep_outcome){.value = 0.5});
+  assert_int_equal(sweep_next(sweep, &record), SWEEP_DECIDED);
+  assert_non_null(record->result);
+  assert_int_equal(record->result->trial, number);
+  assert_int_equal(sweep_apply(sweep, record, &err), 0);
+  message_free(record);
+}
+
+static void assert_next_suggestion(struct sweep *sweep, uint32_t number) {
+  Weir__SweepRecord *record;
+  struct err err = ERR_NONE;
+  assert_int_equal(sweep_next(sweep, &record), SWEEP_DECIDED);
+  assert_non_null(record->suggestion);
+  assert_int_equal(record->suggestion->trial, number);
+  assert_int_equal(sweep_apply(sweep, record, &err), 0);
+  message_free(record);
+}
+
+static void a_trial_begins_when_a_place_is_free_in_virtual_time(void **state) {
+  static const char *const settings[] = {
+      "concurrency=2", "schedule={name: none, rungs: [10]}",
+      "points=[{train.optimizer.lr: 0.1, train.batch: 64}, {train.optimizer.lr: 0.2, train.batch: 32}, "
+      "{train.optimizer.lr: 0.2, train.batch: 32}]"};
+  struct sweep *sweep = sweep_of(sweep_asha_text, settings, 3);
+  (void)state;
+  assert_next_suggestion(sweep, 0); /* up to 640 */
+  assert_next_suggestion(sweep, 1); /* up to 320 */
+  assert_next_result(sweep, 1);
+  assert_next_suggestion(sweep, 2); /* from 320 to 640: the lower number comes first */
+  assert_next_result(sweep, 0);
+  sweep_free(sweep);
+}
+
+static void a_trial_takes_its_samples_in_virtual_time(void **state) {
+  static const char *const settings[] = {"concurrency=2", "schedule={name: none}",
+                                         "points=[{train.optimizer.lr: 0.1, train.batch: 128}, "
+                                         "{train.optimizer.lr: 0.2, train.batch: 32}]"};
+  struct sweep *sweep = sweep_of(sweep_asha_text, settings, 3);
+  Weir__SweepRecord *record;
+  struct err err = ERR_NONE;
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(sweep_next(sweep, &record), SWEEP_DECIDED);
+    assert_string_equal(record->suggestion->values[1]->value, i ? "32" : "128");
+    assert_int_equal(sweep_apply(sweep, record, &err), 0);
+    message_free(record);
+  }
+  sweep_tell(sweep, 1, 0, &(struct sweep_outcome){.value = 0.5});
+  assert_int_equal(sweep_next(sweep, &record), SWEEP_WAITS); /* passes over the data count, not the batch */
+  sweep_tell(sweep, 0, 0, &(struct sweep_outcome){.value = 0.25});
+  assert_int_equal(sweep_next(sweep, &record), SWEEP_DECIDED);
+  assert_int_equal(record->result->trial, 0);
+  assert_string_equal(record->result->value, "0.25");
+  message_free(record);
+  sweep_free(sweep);
+}
+
+static void many_bad_inputs_end_a_sweep(void **state) {
+  struct sweep *sweep = sweep_of(sweep_asha_text, NULL, 0);
+  Weir__SweepRecord *record;
+  enum sweep_turn turn;
+  struct err err = ERR_NONE;
+  (void)state;
+  while ((turn = sweep_next(sweep, &record)) != SWEEP_OVER) {
+    if (turn == SWEEP_DECIDED) {
+      assert_int_equal(sweep_apply(sweep, record, &err), 0);
+      message_free(record);
+    }
+    for (int i = 0; turn == SWEEP_WAITS && i < sweep->n_trials; i++)
+      sweep_tell(sweep, (uint32_t)i, 0, &(struct sweep_outcome){.failure = "bad", .is_bad_input = true});
+  }
+  assert_non_null(strstr(sweep->end, "bad"));
+  assert_true(sweep->n_trials < 10);
+  assert_null(sweep_best(sweep));
+  sweep_free(sweep);
+}
+
+static void records_that_cannot_follow_are_refused(void **state) {
+  struct kept kept;
+  struct sweep *sweep;
+  (void)state;
+  sweep_free(run_sweep(sweep_asha_text, 1, false, &kept));
+  for (int at = 0; at < kept.n / 2; at++) { /* a log that lacks one of its records */
+    int bad = 0;
+    sweep = sweep_of(sweep_asha_text, NULL, 0);
+    for (int r = 0; r < kept.n && !bad; r++) {
+      Weir__SweepRecord *record = weir__sweep_record__unpack(NULL, kept.sizes[r], kept.records[r]);
+      struct err err = ERR_NONE;
+      if (r != at)
+        bad = sweep_apply(sweep, record, &err);
+      message_free(record);
+    }
+    assert_int_equal(bad, ERR_CORRUPT);
+    sweep_free(sweep);
+  }
+  sweep = sweep_of(sweep_asha_text, NULL, 0);
+  for (uint64_t i = 0; i < 2000; i++) { /* bytes of other records, one of them changed */
+    int r = (int)(random_bits(11, i) % (uint64_t)kept.n);
+    uint8_t *bytes = mem_new(kept.sizes[r] + 1);
+    Weir__SweepRecord *record;
+    struct err err = ERR_NONE;
+    memcpy(bytes, kept.records[r], kept.sizes[r]);
+    bytes[random_bits(12, i) % kept.sizes[r]] = (uint8_t)random_bits(13, i);
+    if ((record = weir__sweep_record__unpack(NULL, kept.sizes[r], bytes)))
+      sweep_apply(sweep, record, &err);
+    message_free(record);
+    free(bytes);
+  }
+  sweep_free(sweep);
+  kept_free(&kept);
+}
+
+static void a_trials_spec_is_the_base_with_its_values(void **state) {
+  struct sweep *sweep = sweep_of(sweep_asha_text, NULL, 0);
+  Weir__SweepRecord *record;
+  Weir__RunSpec *spec;
+  struct err err = ERR_NONE;
+  (void)state;
+  assert_int_equal(sweep_next(sweep, &record), SWEEP_DECIDED);
+  assert_int_equal(sweep_apply(sweep, record, &err), 0);
+  message_free(record);
+  assert_int_equal(sweep_trial_spec(sweep, &sweep->trials[0], &spec, &err), 0);
+  assert_string_equal(spec->name, "search-0000");
+  assert_int_equal(spec->train->steps, 90);
+  assert_false(spec->train->has_epochs);
+  assert_int_equal(spec->train->hold, 10);
+  assert_int_equal(spec->eval->n_at, 2);
+  assert_true(spec->train->optimizer->lr == strtod(sweep->trials[0].values[0], NULL));
+  spec_free(spec);
+  sweep_free(sweep);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_log_does_not_depend_on_when_results_come_nor_on_deaths),
+      cmocka_unit_test(every_scheduler_has_one_log),
+      cmocka_unit_test(asha_promotes_the_best_third_of_a_rung),
+      cmocka_unit_test(halving_waits_for_all_of_a_rung),
+      cmocka_unit_test(median_stops_the_worse_half),
+      cmocka_unit_test(a_trial_takes_its_samples_in_virtual_time),
+      cmocka_unit_test(a_trial_begins_when_a_place_is_free_in_virtual_time),
+      cmocka_unit_test(many_bad_inputs_end_a_sweep),
+      cmocka_unit_test(records_that_cannot_follow_are_refused),
+      cmocka_unit_test(a_trials_spec_is_the_base_with_its_values),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

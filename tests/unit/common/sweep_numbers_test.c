@@ -12,6 +12,7 @@
 #include "common/sweep/cube.h"
 #include "common/sweep/draw.h"
 #include "common/sweep/gauss.h"
+#include "common/sweep/history.h"
 #include "common/sweep/improvement.h"
 #include "common/sweep/matrix.h"
 #include "common/sweep/minimize.h"
@@ -245,6 +246,73 @@ static void a_density_has_1_in_all(void **state) {
   space_free(space);
 }
 
+/* Trials: done at both rungs (two), stopped at the first (two), running, waiting, failed after the first. */
+static void trials_of_rungs(struct trials *trials) {
+  static const double point[1] = {0.5}, values[2] = {4, 2};
+  trials_init(trials, "x uniform 0 1", "random", 0);
+  for (int i = 0; i < 2; i++) {
+    trials_add(trials, point, SWEEP_DONE, 10, 1);
+    trials_add_result(trials, i, 30, values[i]);
+  }
+  trials_add(trials, point, SWEEP_DONE, 10, 3);
+  trials_add(trials, point, SWEEP_DONE, 10, -5);
+  trials_add(trials, point, SWEEP_PENDING, 10, 0);
+  trials_add(trials, point, SWEEP_PENDING, 0, NAN);
+  trials_add(trials, point, SWEEP_FAILED, 10, 0);
+}
+
+static struct search search_of(const struct trials *trials) {
+  return (struct search){trials->space, trials->options, (uint32_t)trials->n, trials->observations,
+                         trials->n};
+}
+
+static void trials_rank_by_how_far_they_came_then_by_value(void **state) {
+  static const int expected[] = {1, 0, 3, 4, 2, 6};
+  struct trials trials;
+  struct search search;
+  struct arena arena;
+  struct history history;
+  (void)state;
+  trials_of_rungs(&trials);
+  search = search_of(&trials);
+  arena_init(&arena);
+  history = history_rank(&search, &arena);
+  assert_int_equal(history.n_ranked, 6);
+  for (int i = 0; i < 6; i++)
+    assert_int_equal(history.ranked[i], expected[i]);
+  assert_int_equal(history.n_failed, 1);
+  assert_int_equal(history.n_pending, 1);
+  assert_int_equal(history.pending[0], 5);
+  arena_fini(&arena);
+  trials_fini(&trials);
+}
+
+static void a_rung_has_a_value_for_every_trial(void **state) {
+  static const enum rung_kind kinds[] = {RUNG_OWN,     RUNG_OWN,     RUNG_STOPPED, RUNG_STOPPED,
+                                         RUNG_PENDING, RUNG_PENDING, RUNG_FAILED};
+  static const double values[] = {4, 2, 4, 4, 3, 3, 4};
+  struct trials trials;
+  struct search search;
+  struct arena arena;
+  struct rung rung;
+  (void)state;
+  trials_of_rungs(&trials);
+  search = search_of(&trials);
+  arena_init(&arena);
+  rung = history_rung(&search, 2, &arena);
+  assert_true(rung.steps == 30 && rung.n == 7 && rung.n_own == 2);
+  for (int i = 0; i < 7; i++) {
+    assert_int_equal(rung.entries[i].kind, kinds[i]);
+    assert_near(rung.entries[i].value, values[i], 1e-15);
+  }
+  rung = history_rung(&search, 3, &arena); /* more than the higher rung has */
+  assert_true(rung.steps == 10 && rung.n_own == 5);
+  rung = history_rung(&search, 30, &arena); /* more than any has */
+  assert_true(rung.steps == 10);
+  arena_fini(&arena);
+  trials_fini(&trials);
+}
+
 enum { POINTS = 30 };
 
 /* A smooth function of the first two dimensions; the third one says nothing. */
@@ -331,6 +399,8 @@ int main(void) {
       cmocka_unit_test(the_logarithm_of_the_improvement_is_exact_far_out),
       cmocka_unit_test(the_improvements_slopes_are_its_differences),
       cmocka_unit_test(a_density_has_1_in_all),
+      cmocka_unit_test(trials_rank_by_how_far_they_came_then_by_value),
+      cmocka_unit_test(a_rung_has_a_value_for_every_trial),
       cmocka_unit_test(a_process_goes_through_its_points_and_knows_what_matters),
       cmocka_unit_test(a_processs_slopes_are_its_differences),
   };

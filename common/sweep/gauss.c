@@ -175,10 +175,6 @@ void gauss_condition(struct gauss *gauss, struct arena *arena) {
   matrix_solve_upper(gauss->factor, n, gauss->alpha);
 }
 
-double gauss_mean_at(const struct gauss *gauss, int i) {
-  return gauss->values[i] - gauss->noise * gauss->alpha[i];
-}
-
 /* The covariances with the points, and where slopes is not NULL the kernel's derivatives by the squared
    distances. */
 static void covariances_with(const struct gauss *gauss, const double *place, double *out, double *slopes) {

@@ -50,7 +50,4 @@ struct gauss_guess gauss_predict_slopes(const struct gauss *gauss, const double 
 double gauss_improvement(const struct gauss *gauss, double best, const double *place, double *work,
                          double *slopes);
 
-/* The mean at point i, without noise. */
-double gauss_mean_at(const struct gauss *gauss, int i);
-
 #endif

@@ -17,7 +17,7 @@ const struct command_def command_stop = {
         "later, or where it is held, and is stopped with the weights of that version as its result. `weir "
         "export`, `weir status` and `weir watch` treat it as a run that is done. The command does not wait "
         "for "
-        "the checkpoint. A run that is still queued or loads has nothing to keep: `weir cancel` ends it. A "
+        "the checkpoint. A run that is queued or loads has nothing to keep yet: `weir cancel` ends it. A "
         "run "
         "that was stopped cannot be resumed: `weir fork` begins another from its checkpoint.",
     .examples = "weir stop fashion-mnist\n",

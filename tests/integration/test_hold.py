@@ -129,15 +129,18 @@ def test_members_die_while_a_hold_is_raised():
 
 
 def test_groups_and_teams_are_held_and_go_on():
-    for settings, workers, threads in (("train.collective=shm", 2, 1), ("workers.stages=2", 1, 2)):
+    for settings, workers, threads in (("train.collective=shm", 2, 1), ("workers.stages=2", 1, 2),
+                                       ("workers.stages=2", 2, 1)):
         with Folder() as folder, Held(folder, 0, 0) as runs:
             runs.gate.open()
             for _ in range(workers):
                 runs.cluster.add_worker(threads)
             runs.submit("some", settings, f"workers.min={workers}", f"train.hold={HOLD}")
-            for hold in (HOLD, 100):
-                runs.is_held("some", hold)
-                runs.set("some", f"train.hold={100 if hold < 100 else 'null'}")
+            runs.is_held("some", HOLD)
+            for hold in range(HOLD + EVERY, 150 + 1, EVERY):  # its members learn of each at different times
+                runs.set("some", f"train.hold={hold}")
+            runs.is_held("some", 150)
+            runs.set("some", "train.hold=null")
             runs.ends("some")
 
 

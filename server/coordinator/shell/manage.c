@@ -118,8 +118,10 @@ static int stop_allowed(const Weir__RunInfo *info, struct err *err) {
   case WEIR__RUN_STATE__HELD:
   case WEIR__RUN_STATE__STOPPED: /* nothing is left to do */
     return 0;
-  case WEIR__RUN_STATE__QUEUED:
   case WEIR__RUN_STATE__LOADING:
+    return err_set(err, ERR_INVALID,
+                   "run '%s' is loading: stop it once it runs, or end it with 'weir cancel'", info->run);
+  case WEIR__RUN_STATE__QUEUED:
     return err_set(err, ERR_INVALID,
                    "run '%s' %s: it computes nothing yet that could be kept: 'weir cancel' ends it",
                    info->run, state_text(info->state));

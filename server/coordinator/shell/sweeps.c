@@ -289,15 +289,10 @@ static void trial_go_on(struct coordinator_service *shell, const struct shell_sw
   const struct sweep *of = sweep->sweep;
   uint64_t rung = of->rungs[trial->n_results];
   bool is_last = trial->n_results == of->n_rungs - 1;
-  const Weir__RunSpec *spec = coordinator_run_spec(shell->core, id);
   Weir__RunInfo info;
   CHECK(coordinator_run_info(shell->core, id, shell_now_ms(), &info));
-  if (spec->train->has_hold && (is_last || spec->train->hold < rung)) {
-    Weir__RunSpec *raised = spec_copy(spec);
-    raised->train->has_hold = !is_last;
-    raised->train->hold = rung;
-    shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_SET, .set = {id, raised}});
-    spec_free(raised);
+  if (info.hold > 0 && (is_last || info.hold < rung)) {
+    shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_HOLD, .hold = {id, is_last ? 0 : rung}});
   } else if (info.state == WEIR__RUN_STATE__FAILED && !info.bad_input && !info.diverged) {
     shell_step(shell,
                &(struct coordinator_event){.kind = EVENT_RUN_RESUMED, .resumed = {id, info.checkpoint_step}});

@@ -17,13 +17,73 @@
 
 enum { ASK_MS = 300, AWAY_MS = 60000 };
 
+/* How far a sweep was followed. */
+struct following {
+  FILE *file;
+  uint64_t known;        /* records of its log; UINT64_MAX: none */
+  Weir__SweepInfo *info; /* the newest; NULL: none */
+  size_t *told;          /* [n] results of each trial */
+  int n, capacity;
+};
+
+static int ask_page(struct connection *connection, const Weir__GetSweepRequest *request,
+                    Weir__SweepInfo **page, struct err *err) {
+  *page = NULL;
+  return connection_call(connection, RPC_GET_SWEEP, request, (void **)page, err);
+}
+
+/* What is in the page goes behind what is there. */
+static void move_page(Weir__SweepInfo *info, Weir__SweepInfo *page) {
+  info->trials = mem_resize(info->trials, (info->n_trials + page->n_trials) * sizeof *info->trials + 1);
+  for (size_t i = 0; i < page->n_trials; i++)
+    info->trials[info->n_trials++] = page->trials[i];
+  info->records = mem_resize(info->records, (info->n_records + page->n_records) * sizeof *info->records + 1);
+  for (size_t i = 0; i < page->n_records; i++)
+    info->records[info->n_records++] = page->records[i];
+  page->n_trials = page->n_records = 0;
+}
+
+static bool is_whole(const Weir__SweepInfo *info, bool has_records) {
+  return info->n_trials >= info->begun && (!has_records || info->n_records >= info->log_records);
+}
+
 int sweep_ask(struct connection *connection, const char *sweep, bool has_records, Weir__SweepInfo **info,
               struct err *err) {
   Weir__GetSweepRequest request = WEIR__GET_SWEEP_REQUEST__INIT;
+  Weir__SweepInfo *page;
+  bool is_new = true;
   request.sweep = (char *)sweep;
   request.has_records = has_records;
-  *info = NULL;
-  return connection_call(connection, RPC_GET_SWEEP, &request, (void **)info, err);
+  if (ask_page(connection, &request, info, err))
+    return err->code;
+  while (is_new && !is_whole(*info, has_records)) {
+    request.first_trial = (uint32_t)(*info)->n_trials;
+    request.first_record = (*info)->n_records;
+    if (ask_page(connection, &request, &page, err)) {
+      message_free(*info);
+      *info = NULL;
+      return err->code;
+    }
+    is_new = page->n_trials > 0 || page->n_records > 0;
+    move_page(*info, page);
+    message_free(page);
+  }
+  return 0;
+}
+
+/* Whether the sweep's log has grown since *known records; how far it is then. */
+static int ask_news(struct connection *connection, const char *sweep, uint64_t *known, bool *is_new,
+                    struct err *err) {
+  Weir__GetSweepRequest request = WEIR__GET_SWEEP_REQUEST__INIT;
+  Weir__SweepInfo *page;
+  request.sweep = (char *)sweep;
+  request.first_trial = UINT32_MAX;
+  if (ask_page(connection, &request, &page, err))
+    return err->code;
+  *is_new = page->log_records != *known;
+  *known = page->log_records;
+  message_free(page);
+  return 0;
 }
 
 /* A line for each result that is not among the first n_told[trial] of its trial. */
@@ -50,31 +110,43 @@ static void tell_results(FILE *file, const Weir__SweepInfo *info, size_t *n_told
   fflush(file);
 }
 
+/* Asks for the sweep where there is news of it, and tells what is new. */
+static int follow_once(struct connection *connection, const char *sweep, struct following *following,
+                       struct err *err) {
+  Weir__SweepInfo *newer;
+  bool is_new = false;
+  if (ask_news(connection, sweep, &following->known, &is_new, err))
+    return err->code;
+  if (following->info && !is_new)
+    return 0;
+  if (sweep_ask(connection, sweep, false, &newer, err)) {
+    following->known = UINT64_MAX;
+    return err->code;
+  }
+  message_free(following->info);
+  following->info = newer;
+  for (; following->n < (int)newer->n_trials; following->n++) {
+    array_reserve((void **)&following->told, &following->capacity, following->n, sizeof *following->told);
+    following->told[following->n] = 0;
+  }
+  tell_results(following->file, newer, following->told);
+  return 0;
+}
+
 int sweep_follow(struct connection *connection, const char *sweep, FILE *file, Weir__SweepInfo **info,
                  struct err *err) {
-  size_t *n_told = NULL;
-  int capacity = 0, n = 0, away_ms = 0;
-  *info = NULL;
+  struct following following = {.file = file, .known = UINT64_MAX};
+  int away_ms = 0;
+  bool has_ended = false;
   do {
-    Weir__SweepInfo *newer;
     *err = ERR_NONE;
-    if (sweep_ask(connection, sweep, false, &newer, err)) {
-      away_ms += ASK_MS;
-      if (!err_is_retryable(err->code) || away_ms > AWAY_MS)
-        break;
-      continue;
-    }
-    away_ms = 0;
-    message_free(*info);
-    *info = newer;
-    for (; n < (int)newer->n_trials; n++) {
-      array_reserve((void **)&n_told, &capacity, n, sizeof *n_told);
-      n_told[n] = 0;
-    }
-    tell_results(file, newer, n_told);
-  } while ((err->code || !*(*info)->end) && !stop_wait(ASK_MS));
-  free(n_told);
-  if (!err->code && !*(*info)->end)
+    away_ms = follow_once(connection, sweep, &following, err) ? away_ms + ASK_MS : 0;
+    has_ended = !err->code && *following.info->end;
+  } while (!has_ended && (!err->code || (err_is_retryable(err->code) && away_ms <= AWAY_MS)) &&
+           !stop_wait(ASK_MS));
+  *info = following.info;
+  free(following.told);
+  if (!err->code && !has_ended)
     err_set(err, ERR_CANCELLED, "interrupted");
   return err->code;
 }

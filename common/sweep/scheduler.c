@@ -53,18 +53,24 @@ static bool has_come(const struct sweep_trial *trial, int rung) {
   return rung < trial->n_results || (trial->state == SWEEP_TRIAL_FAILED && rung == trial->n_results);
 }
 
+struct ranking {
+  const struct sweep *sweep;
+  int rung;
+};
+
+static int compare(const void *a, const void *b, void *user) {
+  const struct ranking *ranking = user;
+  const struct sweep_trial *trials = ranking->sweep->trials;
+  return scheduler_is_better(&trials[*(const int *)a], &trials[*(const int *)b], ranking->rung) ? -1 : 1;
+}
+
 int scheduler_rank(const struct sweep *sweep, int rung, int *out) {
+  struct ranking ranking = {sweep, rung};
   int n = 0;
-  for (int i = 0; i < sweep->n_trials; i++) {
-    const struct sweep_trial *trial = &sweep->trials[i];
-    int at = n;
-    if (!has_come(trial, rung))
-      continue;
-    for (; at > 0 && scheduler_is_better(trial, &sweep->trials[out[at - 1]], rung); at--)
-      out[at] = out[at - 1];
-    out[at] = i;
-    n++;
-  }
+  for (int i = 0; i < sweep->n_trials; i++)
+    if (has_come(&sweep->trials[i], rung))
+      out[n++] = i;
+  qsort_r(out, (size_t)n, sizeof *out, compare, &ranking);
   return n;
 }
 

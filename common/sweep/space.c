@@ -7,7 +7,7 @@
 
 #include "common/base/text.h"
 
-enum { PATH_MAX_SIZE = 256 };
+enum { PATH_MAX_SIZE = 256, CHOICE_MAX_SIZE = 4096 };
 
 /* Bounds of a number that lie nearer to each other, relative to the greater one, are as good as one value. */
 static const double NEAR = 1e-7;
@@ -53,6 +53,8 @@ static int make_choice(const struct making *making, char *const *texts, size_t n
   if (making->from->has_step)
     return dimension_bad(making, "step", "only a number between two bounds has a step", err);
   for (size_t i = 0; i < n; i++) {
+    if (strlen(texts[i]) >= CHOICE_MAX_SIZE)
+      return dimension_bad(making, key, "a value has more than 4,095 letters", err);
     if (!text_is_clean(texts[i]))
       return dimension_bad(making, key, "a value has control characters, or is not UTF-8", err);
     for (size_t other = 0; other < i; other++)

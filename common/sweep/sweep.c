@@ -20,6 +20,15 @@ static Weir__SweepRecord *decide_slot(const struct sweep *sweep);
 static Weir__SweepRecord *suggest(const struct sweep *sweep);
 static const struct sweep_trial *find_earliest(const struct sweep *sweep);
 
+/* Whether trials may take other times than the base: by these keys alone. */
+static bool costs_differ(const struct space *space) {
+  static const char *const paths[] = {"train", "train.batch", "train.steps", "train.epochs"};
+  for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+    if (space_find(space, paths[i]) >= 0)
+      return true;
+  return false;
+}
+
 int sweep_new(const Weir__SweepSpec *spec, const Weir__RunSpec *base, struct sweep **out, struct err *err) {
   struct sweep *sweep = mem_new(sizeof *sweep);
   const Weir__SweepSchedule *schedule = spec->schedule;
@@ -32,7 +41,9 @@ int sweep_new(const Weir__SweepSpec *spec, const Weir__RunSpec *base, struct swe
   sweep->base = message_copy(base);
   sweep->is_max = strcmp(spec->objective->goal, "max") == 0;
   sweep->n_rungs = schedule->n_rungs ? (int)schedule->n_rungs : 1;
-  memcpy(sweep->rungs, schedule->rungs, schedule->n_rungs * sizeof *schedule->rungs);
+  for (size_t i = 0; i < schedule->n_rungs; i++)
+    sweep->rungs[i] = schedule->rungs[i];
+  sweep->costs_differ = costs_differ(sweep->space);
   *out = sweep;
   return 0;
 }

@@ -52,6 +52,7 @@ struct sweep {
   Weir__RunSpec *base;
   struct space *space;
   bool is_max;                     /* the objective's goal */
+  bool costs_differ;               /* between trials */
   uint64_t rungs[SWEEP_RUNGS_MAX]; /* ascending; a single 0: the end of the run, whatever step that is */
   int n_rungs;
   struct sweep_trial *trials;

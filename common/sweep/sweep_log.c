@@ -75,11 +75,13 @@ static int read_values(struct sweep *sweep, const Weir__SweepSuggestion *suggest
 static double find_cost(const struct sweep *sweep, const struct sweep_trial *trial) {
   Weir__RunSpec *spec = NULL;
   struct err ignored = ERR_NONE;
-  const Weir__TrainSpec *train =
-      sweep_trial_spec(sweep, trial, &spec, &ignored) ? sweep->base->train : spec->train;
-  double cost = sweep->rungs[0] > 0 ? train->batch
-                : train->has_steps  ? (double)train->steps * train->batch
-                                    : train->epochs;
+  const Weir__TrainSpec *train = sweep->base->train;
+  double cost;
+  if (sweep->costs_differ && sweep_trial_spec(sweep, trial, &spec, &ignored) == 0)
+    train = spec->train;
+  cost = sweep->rungs[0] > 0 ? train->batch
+         : train->has_steps  ? (double)train->steps * train->batch
+                             : train->epochs;
   spec_free(spec);
   return cost;
 }

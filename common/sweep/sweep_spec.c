@@ -132,8 +132,10 @@ static int check_space(Weir__SweepSpec *spec, struct err *err) {
     return err->code;
   for (int i = 0; i < space->n && !err->code; i++) {
     const char *path = space->dimensions[i].path;
-    if (strcmp(path, "name") == 0 || strcmp(path, "model.onnx") == 0)
+    if (strcmp(path, "name") == 0 || strcmp(path, "model") == 0 || strcmp(path, "model.onnx") == 0)
       err_set(err, ERR_INVALID, "space.%s: it is the same for all trials", path);
+    else if (strcmp(path, "train.hold") == 0 || strcmp(path, "eval.at") == 0)
+      err_set(err, ERR_INVALID, "space.%s: schedule.rungs say where trials are held and evaluated", path);
     else if (spec->schedule->n_rungs > 0 &&
              (strcmp(path, "train.steps") == 0 || strcmp(path, "train.epochs") == 0))
       err_set(err, ERR_INVALID, "space.%s: a trial ends at the last of schedule.rungs", path);
@@ -190,9 +192,22 @@ static int check_objective(const Weir__SweepSpec *spec, const Weir__RunSpec *bas
   return err->code;
 }
 
+/* What trials are given by the sweep. */
+static int check_own(const Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err) {
+  if (base->train->has_hold)
+    return err_set(
+        err, ERR_INVALID,
+        "spec: the run spec has train.hold, and trials are held by schedule.rungs alone: take it away");
+  if (spec->schedule->n_rungs > 0 && base->eval && base->eval->n_at > 0)
+    return err_set(
+        err, ERR_INVALID,
+        "spec: the run spec has eval.at, and trials are evaluated by schedule.rungs: take it away");
+  return 0;
+}
+
 int sweep_spec_check_base(const Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err) {
   struct space *space;
-  if (check_objective(spec, base, err) || space_make(spec, &space, err))
+  if (check_own(spec, base, err) || check_objective(spec, base, err) || space_make(spec, &space, err))
     return err->code;
   for (int i = 0; i < space->n && !err->code; i++)
     check_dimension(space, i, base, err);
@@ -211,31 +226,34 @@ static int check_dimension(const struct space *space, int at, const Weir__RunSpe
   return err->code;
 }
 
-/* The settings of the values by which the dimension is active, and of its own. They are freed by the caller.
- */
-static int add_settings(const struct space *space, int at, double position, char **settings) {
-  const struct dimension *dimension = &space->dimensions[at];
+/* The settings of the values by which the dimension is active, and of its own, which is the last. They are
+   freed by the caller. settings: [space->n]. */
+static int make_settings(const struct space *space, int at, double position, char **settings) {
+  bool is_needed[SPACE_DIMENSIONS_MAX] = {false};
+  double positions[SPACE_DIMENSIONS_MAX];
   char text[SPACE_NUMBER_SIZE];
   int n = 0;
-  for (int i = 0; i < dimension->n_conditions; i++)
-    n += add_settings(space, dimension->conditions[i].dimension, dimension->conditions[i].choice,
-                      settings + n);
-  settings[n++] = mem_printf("%s=%s", dimension->path, space_text(dimension, position, text));
-  return n;
-}
-
-static int count_settings(const struct space *space, int at) {
-  const struct dimension *dimension = &space->dimensions[at];
-  int n = 1;
-  for (int i = 0; i < dimension->n_conditions; i++)
-    n += count_settings(space, dimension->conditions[i].dimension);
+  is_needed[at] = true;
+  for (int i = space->n - 1; i >= 0; i--) { /* who has conditions comes before those that they name */
+    const struct dimension *dimension = &space->dimensions[space->order[i]];
+    for (int c = 0; is_needed[space->order[i]] && c < dimension->n_conditions; c++) {
+      is_needed[dimension->conditions[c].dimension] = true;
+      positions[dimension->conditions[c].dimension] = dimension->conditions[c].choice;
+    }
+  }
+  for (int i = 0; i < space->n; i++)
+    if (is_needed[i] && i != at)
+      settings[n++] = mem_printf("%s=%s", space->dimensions[i].path,
+                                 space_text(&space->dimensions[i], positions[i], text));
+  settings[n++] =
+      mem_printf("%s=%s", space->dimensions[at].path, space_text(&space->dimensions[at], position, text));
   return n;
 }
 
 static int check_value(const struct space *space, int at, double position, const Weir__RunSpec *base,
                        struct err *err) {
-  char **settings = mem_new((size_t)count_settings(space, at) * sizeof *settings);
-  int n = add_settings(space, at, position, settings);
+  char *settings[SPACE_DIMENSIONS_MAX];
+  int n = make_settings(space, at, position, settings);
   struct spec_source source = {
       .file = "the run spec", .settings = (const char *const *)settings, .n_settings = n};
   Weir__RunSpec *spec = NULL;
@@ -247,6 +265,5 @@ static int check_value(const struct space *space, int at, double position, const
   spec_free(spec);
   for (int i = 0; i < n; i++)
     free(settings[i]);
-  free(settings);
   return err->code;
 }

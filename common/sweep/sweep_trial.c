@@ -32,12 +32,13 @@ static int own_settings(const struct sweep *sweep, const struct sweep_trial *tri
 int sweep_trial_spec(const struct sweep *sweep, const struct sweep_trial *trial, Weir__RunSpec **out,
                      struct err *err) {
   char **settings = mem_new((size_t)(sweep->space->n + OWN_SETTINGS_MAX) * sizeof *settings);
-  int n = own_settings(sweep, trial, settings);
   struct spec_source source = {.file = "the run spec", .settings = (const char *const *)settings};
+  int n = 0;
   *out = NULL;
   for (int i = 0; i < sweep->space->n; i++)
     if (trial->values[i])
       settings[n++] = mem_printf("%s=%s", sweep->space->dimensions[i].path, trial->values[i]);
+  n += own_settings(sweep, trial, settings + n); /* last: they stand above a value of all of `train` */
   source.n_settings = n;
   if (spec_with(sweep->base, &source, out, err) == 0 &&
       (spec_check(*out, err) || spec_settle_check(*out, err))) {

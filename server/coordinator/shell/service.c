@@ -38,6 +38,7 @@ struct coordinator_service *coordinator_service_new(const struct coordinator_ser
   shell_lead_init(shell);
   shell->jobs = task_thread_start(&(struct task_thread_options){.capacity = JOBS_MAX});
   shell->slow = task_thread_start(&(struct task_thread_options){.capacity = JOBS_MAX});
+  shell->searching = task_thread_start(&(struct task_thread_options){.capacity = JOBS_MAX});
   shell->sender = sender_start(UNREAD_MS);
   shell->event_loop = task_thread_start(&(struct task_thread_options){
       .capacity = EVENT_LOOP_TASKS_MAX, .on_turn = event_loop_turn, .user = shell});
@@ -88,6 +89,7 @@ void coordinator_service_free(struct coordinator_service *shell) {
     return;
   task_thread_stop(
       shell->slow); /* its tasks end on the event loop or with the sender, as those of the jobs do */
+  task_thread_stop(shell->searching);
   task_thread_stop(shell->jobs);
   lease_stop(shell->lease);
   task_thread_stop(shell->event_loop);

@@ -2,7 +2,7 @@
    owns the core and every list below; what comes from gRPC's threads or from the store's is a task for it.
    The thread `jobs` writes and deletes in the store, in the order given, so that a commit never meets a
    deletion half done; others write the lease, and the models of new runs. The thread `slow` reads what is
-   large, and checks and stores those models.
+   large, and checks and stores those models. The thread `searching` finds out what sweeps do next.
 
    service.c   begins, ends, carries out the core's actions
    lead.c      begins to lead and ceases to
@@ -68,7 +68,7 @@ struct coordinator_service {
   struct store *store;
   struct rpc_service services[COORDINATOR_SERVICES];
   struct rpc_method training[TRAINING_METHODS];
-  struct task_thread *event_loop, *jobs, *slow;
+  struct task_thread *event_loop, *jobs, *slow, *searching;
   struct sender *sender;
   struct lease *lease; /* NULL before coordinator_service_lead */
   struct standing standing;

@@ -28,7 +28,7 @@ static int upload_add(struct upload *upload, const ProtobufCBinaryData *chunk, s
 static void upload_refuse(struct upload *upload, struct rpc_call *call, const struct err *err);
 static void upload_check(struct task *task);
 static int model_check(struct upload *upload);
-static int sweep_check(const struct upload *upload, struct err *err);
+static int sweep_check(struct upload *upload);
 static void sweep_queue(struct upload *upload);
 static void run_queue(struct upload *upload);
 
@@ -118,8 +118,7 @@ static struct upload *upload_begin(struct rpc_call *call, const Weir__SubmitRequ
   upload->sweep = request->sweep ? message_copy(request->sweep) : NULL;
   if (__atomic_add_fetch(&shell->uploads, 1, __ATOMIC_RELAXED) > UPLOADS_MAX)
     err_set(err, ERR_BUSY, "submit: %d others are being submitted: try again", UPLOADS_MAX);
-  else if (spec_check(upload->spec, err) || spec_settle_check(upload->spec, err) ||
-           (upload->sweep && sweep_check(upload, err)))
+  else if (spec_check(upload->spec, err) || spec_settle_check(upload->spec, err))
     ;
   else if (!(upload->onnx = buffer_new(request->model_bytes)))
     err_set(err, ERR_NO_MEMORY, "submit: no memory for a model of %llu bytes",
@@ -128,7 +127,9 @@ static struct upload *upload_begin(struct rpc_call *call, const Weir__SubmitRequ
   return upload;
 }
 
-static int sweep_check(const struct upload *upload, struct err *err) {
+/* On `slow`: each value of the space is tried in the run spec. */
+static int sweep_check(struct upload *upload) {
+  struct err *err = &upload->err;
   if (upload->has_pieces)
     return err_set(err, ERR_UNSUPPORTED, "model.onnx: a sweep's model is a file of its own, below 2 GiB");
   return sweep_spec_check(upload->sweep, err) || sweep_spec_check_base(upload->sweep, upload->spec, err)
@@ -183,7 +184,8 @@ static void upload_check(struct task *task) {
   upload->onnx = NULL;
   if (!shell_is_leading(shell, why))
     err_set(&upload->err, ERR_UNAVAILABLE, "%s", why);
-  else if (model_check(upload) == 0 && !upload->has_pieces && upload_store(upload) == 0)
+  else if ((!upload->sweep || sweep_check(upload) == 0) && model_check(upload) == 0 && !upload->has_pieces &&
+           upload_store(upload) == 0)
     run_id_draw(shell->store, upload->sweep ? upload->sweep->name : upload->spec->name, upload->id,
                 &upload->err);
   if (!upload->err.code && upload->has_pieces) {

@@ -5,6 +5,9 @@
 
 #include "server/coordinator/shell/sweeps.h"
 
+/* Of the trials, and of the records, of one reply, but for the last of each. */
+enum { REPLY_BYTES = 256 * 1024 };
+
 /* Finds the sweep that a request names by its id or a unique prefix, or fails the call. NULL: failed. */
 static struct shell_sweep *find_sweep(struct coordinator_service *shell, struct rpc_call *call,
                                       const char *prefix) {
@@ -13,7 +16,7 @@ static struct shell_sweep *find_sweep(struct coordinator_service *shell, struct 
   int n = 0;
   for (struct shell_sweep *sweep = shell->sweeps; sweep; sweep = sweep->next) {
     size_t length = strlen(matches);
-    if (strncmp(sweep->id, prefix, strlen(prefix)) != 0)
+    if (sweep->is_refused || strncmp(sweep->id, prefix, strlen(prefix)) != 0)
       continue;
     found = sweep;
     n++;
@@ -73,27 +76,52 @@ static void info_fill(const struct shell_sweep *of, Weir__SweepInfo *info) {
   info->running = (uint32_t)sweep->n_running;
   for (int i = 0; i < sweep->n_trials; i++)
     info->failed += sweep->trials[i].state == SWEEP_TRIAL_FAILED;
+  info->log_records = (uint64_t)of->n_log;
   info->submitted_unix_ms = of->head->submitted_unix_ms;
   info->has_best = best != NULL;
   info->best = best ? best->number : 0;
   info->best_value = best ? sweep_value(sweep, best, best->n_results - 1) : 0;
 }
 
-static void reply_sweep(struct rpc_call *call, const struct shell_sweep *sweep, bool has_records) {
+/* As many as fit, and at least one that is there. */
+static void add_trials(const struct shell_sweep *sweep, uint32_t first, Weir__SweepInfo *info,
+                       struct arena *arena) {
+  uint32_t n = (uint32_t)sweep->sweep->n_trials;
+  size_t bytes = 0;
+  if (first >= n)
+    return;
+  info->trials = arena_new(arena, (n - first) * sizeof *info->trials);
+  for (uint32_t i = first; i < n && bytes < REPLY_BYTES; i++) {
+    Weir__SweepTrial *trial = trial_info(sweep, &sweep->sweep->trials[i], arena);
+    info->trials[info->n_trials++] = trial;
+    bytes += weir__sweep_trial__get_packed_size(trial);
+  }
+}
+
+static void add_records(const struct shell_sweep *sweep, uint64_t first, Weir__SweepInfo *info) {
+  size_t bytes = 0;
+  if (first >= (uint64_t)sweep->n_log)
+    return;
+  info->records = sweep->log + first;
+  for (uint64_t i = first; i < (uint64_t)sweep->n_log && bytes < REPLY_BYTES; i++) {
+    info->n_records++;
+    bytes += weir__sweep_record__get_packed_size(sweep->log[i]);
+  }
+}
+
+static void reply_sweep(struct rpc_call *call, const struct shell_sweep *sweep,
+                        const Weir__GetSweepRequest *request) {
   Weir__SweepInfo info;
   struct arena arena;
   arena_init(&arena);
   info_fill(sweep, &info);
-  info.spec = sweep->head->spec;
-  info.run_spec = sweep->head->run_spec;
-  info.n_trials = (size_t)sweep->sweep->n_trials;
-  info.trials = arena_new(&arena, info.n_trials * sizeof *info.trials + 1);
-  for (int i = 0; i < sweep->sweep->n_trials; i++)
-    info.trials[i] = trial_info(sweep, &sweep->sweep->trials[i], &arena);
-  if (has_records) {
-    info.records = sweep->log;
-    info.n_records = (size_t)sweep->n_log;
+  if (request->first_trial == 0) {
+    info.spec = sweep->head->spec;
+    info.run_spec = sweep->head->run_spec;
   }
+  add_trials(sweep, request->first_trial, &info, &arena);
+  if (request->has_records)
+    add_records(sweep, request->first_record, &info);
   rpc_call_reply(call, &info, NULL);
   arena_fini(&arena);
 }
@@ -105,6 +133,8 @@ static void list_sweeps(struct coordinator_service *shell, struct rpc_call *call
   (void)message;
   arena_init(&arena);
   for (struct shell_sweep *sweep = shell->sweeps; sweep; sweep = sweep->next) {
+    if (sweep->is_refused)
+      continue;
     array_reserve((void **)&reply.sweeps, &capacity, (int)reply.n_sweeps, sizeof *reply.sweeps);
     reply.sweeps[reply.n_sweeps] = arena_new(&arena, sizeof **reply.sweeps);
     info_fill(sweep, reply.sweeps[reply.n_sweeps++]);
@@ -118,16 +148,17 @@ static void get_sweep(struct coordinator_service *shell, struct rpc_call *call, 
   const Weir__GetSweepRequest *request = message;
   const struct shell_sweep *sweep = find_sweep(shell, call, request->sweep);
   if (sweep)
-    reply_sweep(call, sweep, request->has_records);
+    reply_sweep(call, sweep, request);
 }
 
 static void stop_sweep(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
   const Weir__SweepRequest *request = message;
+  const Weir__GetSweepRequest all = WEIR__GET_SWEEP_REQUEST__INIT;
   struct shell_sweep *sweep = find_sweep(shell, call, request->sweep);
   if (!sweep)
     return;
   shell_sweep_end(shell, sweep, "it was stopped");
-  reply_sweep(call, sweep, false);
+  reply_sweep(call, sweep, &all);
 }
 
 void shell_list_sweeps_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {

@@ -18,14 +18,17 @@ struct sweep_save {
   struct coordinator_service *shell;
   struct shell_sweep *sweep;
   bool writes_head;
+  bool deletes;            /* the head, instead */
   struct run_model *model; /* to go with the head; NULL: none */
   Weir__SweepRecord **records;
   int first, n;
+  uint32_t emptied; /* the sweep's, as it began */
   struct err err;
 };
 
 static void save_run(struct task *task);
 static int write_head(struct sweep_save *save);
+static int delete_head(struct sweep_save *save);
 static int write_records(struct sweep_save *save);
 static void save_done(struct task *task);
 static int read_sweep(struct store *store, const char *name, struct shell_sweep **out, struct err *err);
@@ -52,6 +55,7 @@ void sweeps_free(struct shell_sweep *sweep) {
     for (int i = 0; i < sweep->n_log; i++)
       message_free(sweep->log[i]);
     free(sweep->log);
+    free(sweep->are_let_go);
     sweep_free(sweep->sweep);
     message_free(sweep->head);
     free(sweep->id);
@@ -64,16 +68,19 @@ void shell_sweep_save(struct coordinator_service *shell, struct shell_sweep *swe
   struct live_model *live = shell_find_model(shell, sweep->id);
   struct sweep_save *save;
   int n = sweep->n_log - sweep->n_written;
-  if (sweep->is_saving || (sweep->is_head_written && n == 0) || shell_now_ms() < sweep->retry_ms)
+  if (sweep->is_saving || (sweep->is_head_written && n == 0 && !sweep->is_refused) ||
+      shell_now_ms() < sweep->retry_ms)
     return;
   save = mem_new(sizeof *save);
   *save = (struct sweep_save){.task.run = save_run,
                               .shell = shell,
                               .sweep = sweep,
                               .writes_head = !sweep->is_head_written,
+                              .deletes = sweep->is_refused,
                               .model = live && !sweep->is_head_written ? run_model_get(live->model) : NULL,
                               .records = mem_new((size_t)n * sizeof *save->records + 1),
                               .first = sweep->n_written,
+                              .emptied = sweep->emptied,
                               .n = n};
   for (int i = 0; i < n; i++)
     save->records[i] = sweep->log[sweep->n_written + i];
@@ -84,7 +91,7 @@ void shell_sweep_save(struct coordinator_service *shell, struct shell_sweep *swe
 static void save_run(struct task *task) {
   struct sweep_save *save = TASK_OWNER(task, struct sweep_save, task);
   if (shell_may_write(save->shell, &save->err) &&
-      ((save->writes_head && write_head(save)) || write_records(save)))
+      (save->deletes ? delete_head(save) : (save->writes_head && write_head(save)) || write_records(save)))
     shell_note_failure(save->shell, &save->err);
   save->task.run = save_done;
   task_post(save->shell->event_loop, &save->task);
@@ -109,6 +116,16 @@ static int write_head(struct sweep_save *save) {
   return rc;
 }
 
+static int delete_head(struct sweep_save *save) {
+  struct coordinator_service *shell = save->shell;
+  char term[LEASE_TERM_SIZE];
+  struct store_record guard = lease_guard(shell->term, term);
+  char *name = mem_printf("sweeps/%s/sweep", save->sweep->id);
+  store_delete_record(shell->store, name, &guard, &save->err);
+  free(name);
+  return save->err.code;
+}
+
 static int write_records(struct sweep_save *save) {
   struct coordinator_service *shell = save->shell;
   char term[LEASE_TERM_SIZE];
@@ -128,7 +145,7 @@ static void save_done(struct task *task) {
   sweep->is_saving = false;
   if (err.code) {
     sweep->retry_ms = shell_now_ms() + RETRY_MS;
-  } else {
+  } else if (sweep->emptied == save->emptied) {
     sweep->is_head_written |= save->writes_head;
     sweep->n_written = save->first + save->n;
   }

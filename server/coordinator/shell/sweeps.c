@@ -13,12 +13,28 @@
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
 
+/* What a sweep does next, found by the thread `searching`. */
+struct decision {
+  struct task task;
+  struct coordinator_service *shell;
+  struct shell_sweep *sweep;
+  Weir__SweepRecord *record; /* NULL: nothing, until something is told */
+};
+
 static void sweep_turn(struct coordinator_service *shell, struct shell_sweep *sweep);
 static void observe(struct coordinator_service *shell, struct shell_sweep *sweep);
 static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *trial,
                         const Weir__RunInfo *info);
-static void decide(struct shell_sweep *sweep);
+static void tell(struct shell_sweep *sweep, const struct sweep_trial *trial,
+                 const struct sweep_outcome *outcome);
+static void decide(struct coordinator_service *shell, struct shell_sweep *sweep);
+static void decision_make(struct task *task);
+static void decision_take(struct task *task);
 static bool act(struct coordinator_service *shell, struct shell_sweep *sweep);
+static void trial_drive(struct coordinator_service *shell, struct shell_sweep *sweep,
+                        const struct sweep_trial *trial);
+static bool trial_let_go(struct coordinator_service *shell, const struct shell_sweep *sweep,
+                         const struct sweep_trial *trial);
 static void trial_begin(struct coordinator_service *shell, struct shell_sweep *sweep,
                         const struct sweep_trial *trial, const char *id);
 static void trial_go_on(struct coordinator_service *shell, const struct shell_sweep *sweep,
@@ -54,16 +70,22 @@ void shell_sweep_begin(struct coordinator_service *shell, struct rpc_call *call,
   shell_sweep_save(shell, sweep);
 }
 
-/* The client is told to try again; what the store may have got of the sweep all the same has no records. */
+/* The client is told to try again, so it must not run: what the store may have of it all the same is deleted.
+ */
 static void refuse_submission(struct coordinator_service *shell, struct shell_sweep *sweep,
                               const struct err *err) {
-  struct shell_sweep **at = &shell->sweeps;
   rpc_call_fail(sweep->submitter, ERR_UNAVAILABLE, "the store cannot keep the sweep: %s", err->text);
+  sweep->submitter = NULL;
+  sweep->is_refused = true;
+  shell_release_model(shell, sweep->id);
+}
+
+static void sweep_forget(struct coordinator_service *shell, struct shell_sweep *sweep) {
+  struct shell_sweep **at = &shell->sweeps;
   while (*at != sweep)
     at = &(*at)->next;
   *at = sweep->next;
   sweep->next = NULL;
-  shell_release_model(shell, sweep->id);
   sweeps_free(sweep);
 }
 
@@ -72,11 +94,13 @@ void shell_sweep_saved(struct coordinator_service *shell, struct shell_sweep *sw
     shell_store_message(shell, shell->save_message, err->text);
   else if (!err->code)
     shell_store_message(shell, shell->save_message, "");
-  if (err->code && sweep->submitter) {
-    refuse_submission(shell, sweep, err);
+  if (!err->code && sweep->is_refused) {
+    sweep_forget(shell, sweep);
     return;
   }
-  if (!err->code && sweep->submitter) {
+  if (err->code && sweep->submitter) {
+    refuse_submission(shell, sweep, err);
+  } else if (!err->code && sweep->submitter) {
     Weir__SubmitReply reply = WEIR__SUBMIT_REPLY__INIT;
     reply.run = sweep->id;
     rpc_call_reply(sweep->submitter, &reply, NULL);
@@ -101,6 +125,7 @@ void shell_sweeps_turn(struct coordinator_service *shell, bool is_tick) {
 
 void shell_sweeps_emptied(struct coordinator_service *shell) {
   for (struct shell_sweep *sweep = shell->sweeps; sweep; sweep = sweep->next) {
+    sweep->emptied++;
     sweep->is_head_written = false;
     sweep->n_written = 0;
     shell_sweep_save(shell, sweep);
@@ -123,15 +148,20 @@ void shell_sweeps_fini(struct coordinator_service *shell) {
 /* The log first, then what it says. */
 static void sweep_turn(struct coordinator_service *shell, struct shell_sweep *sweep) {
   const Weir__SweepBudget *budget = sweep->head->spec->budget;
-  if (!sweep->is_head_written) {
+  if (sweep->is_refused || !sweep->is_head_written) {
     shell_sweep_save(shell, sweep);
     return;
   }
-  observe(shell, sweep);
-  decide(sweep);
-  if (budget->has_seconds && !sweep->sweep->end &&
+  if (sweep->is_deciding)
+    return; /* the turn comes when that is done */
+  if (budget->has_seconds &&
       (double)(clock_unix_ms() - sweep->head->submitted_unix_ms) / 1e3 >= budget->seconds)
     shell_sweep_end(shell, sweep, "budget.seconds have passed");
+  observe(shell, sweep);
+  if (!sweep->is_waiting && !sweep->sweep->end) {
+    decide(shell, sweep);
+    return;
+  }
   shell_sweep_save(shell, sweep);
   if (sweep->n_written == sweep->n_log && act(shell, sweep) && sweep->sweep->end) {
     sweep->is_settled = true;
@@ -166,6 +196,12 @@ static double objective_value(const struct shell_sweep *sweep, const Weir__RunIn
   return NAN;
 }
 
+static void tell(struct shell_sweep *sweep, const struct sweep_trial *trial,
+                 const struct sweep_outcome *outcome) {
+  sweep_tell(sweep->sweep, trial->number, trial->n_results, outcome);
+  sweep->is_waiting = false;
+}
+
 /* Words that do not depend on the cluster: they go into the log. */
 static const char *failure_of(const Weir__RunInfo *info) {
   if (info->state == WEIR__RUN_STATE__CANCELLED || info->state == WEIR__RUN_STATE__STOPPED)
@@ -198,7 +234,7 @@ static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *tri
   default:
     return;
   }
-  sweep_tell(sweep->sweep, trial->number, trial->n_results, &outcome);
+  tell(sweep, trial, &outcome);
 }
 
 static void record_take(struct shell_sweep *sweep, Weir__SweepRecord *record) {
@@ -207,16 +243,41 @@ static void record_take(struct shell_sweep *sweep, Weir__SweepRecord *record) {
   sweep_add(sweep, record);
 }
 
-static void decide(struct shell_sweep *sweep) {
-  Weir__SweepRecord *record;
-  while (sweep_next(sweep->sweep, &record) == SWEEP_DECIDED)
-    record_take(sweep, record);
+/* A searcher may take its time: the event loop does not wait for it. */
+static void decide(struct coordinator_service *shell, struct shell_sweep *sweep) {
+  struct decision *decision = mem_new(sizeof *decision);
+  *decision = (struct decision){.task.run = decision_make, .shell = shell, .sweep = sweep};
+  sweep->is_deciding = true;
+  task_post(shell->searching, &decision->task); /* one a sweep */
+}
+
+static void decision_make(struct task *task) {
+  struct decision *decision = TASK_OWNER(task, struct decision, task);
+  sweep_next(decision->sweep->sweep, &decision->record);
+  decision->task.run = decision_take;
+  task_post(decision->shell->event_loop, &decision->task);
+}
+
+static void decision_take(struct task *task) {
+  struct decision *decision = TASK_OWNER(task, struct decision, task);
+  struct shell_sweep *sweep = decision->sweep;
+  sweep->is_deciding = false;
+  sweep->is_waiting = !decision->record;
+  sweep->is_due = true;
+  if (sweep->end_asked)
+    message_free(decision->record);
+  else if (decision->record)
+    record_take(sweep, decision->record);
+  if (sweep->end_asked && !decision->shell->is_stopping)
+    shell_sweep_end(decision->shell, sweep, sweep->end_asked);
+  free(decision);
 }
 
 void shell_sweep_end(struct coordinator_service *shell, struct shell_sweep *sweep, const char *reason) {
   Weir__SweepEnd end = WEIR__SWEEP_END__INIT;
   Weir__SweepRecord record = WEIR__SWEEP_RECORD__INIT;
-  if (sweep->sweep->end)
+  sweep->end_asked = reason;
+  if (sweep->sweep->end || sweep->is_deciding)
     return;
   end.reason = (char *)reason;
   record.end = &end;
@@ -227,26 +288,42 @@ void shell_sweep_end(struct coordinator_service *shell, struct shell_sweep *swee
 /* Brings the runs to where their trials are. Whether nothing is left to be done. */
 static bool act(struct coordinator_service *shell, struct shell_sweep *sweep) {
   bool is_done = true;
+  for (; sweep->n_let_go < sweep->sweep->n_trials; sweep->n_let_go++) {
+    array_reserve((void **)&sweep->are_let_go, &sweep->let_go_capacity, sweep->n_let_go,
+                  sizeof *sweep->are_let_go);
+    sweep->are_let_go[sweep->n_let_go] = false;
+  }
   for (int i = 0; i < sweep->sweep->n_trials && !shell->is_stopping; i++) {
     const struct sweep_trial *trial = &sweep->sweep->trials[i];
-    bool is_running = trial->state == SWEEP_TRIAL_RUNNING && !trial->is_known;
-    Weir__RunInfo info;
-    char *id;
-    if (!is_running && trial->state != SWEEP_TRIAL_STOPPED)
-      continue;
-    id = sweep_run_id(sweep, trial->number);
-    if (!coordinator_run_info(shell->core, id, shell_now_ms(), &info)) {
-      if (is_running)
-        trial_begin(shell, sweep, trial, id);
-    } else if (is_running) {
-      trial_go_on(shell, sweep, trial, id);
-    } else if (!coordinator_run_is_over(shell->core, id)) {
-      shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_CANCELLED, .run = id});
-      is_done = false;
+    if (trial->state == SWEEP_TRIAL_RUNNING && !trial->is_known) {
+      trial_drive(shell, sweep, trial);
+    } else if (trial->state == SWEEP_TRIAL_STOPPED && !sweep->are_let_go[i]) {
+      sweep->are_let_go[i] = trial_let_go(shell, sweep, trial);
+      is_done &= sweep->are_let_go[i];
     }
-    free(id);
   }
   return is_done;
+}
+
+static void trial_drive(struct coordinator_service *shell, struct shell_sweep *sweep,
+                        const struct sweep_trial *trial) {
+  char *id = sweep_run_id(sweep, trial->number);
+  if (coordinator_run_spec(shell->core, id))
+    trial_go_on(shell, sweep, trial, id);
+  else
+    trial_begin(shell, sweep, trial, id);
+  free(id);
+}
+
+/* Whether its run is over. */
+static bool trial_let_go(struct coordinator_service *shell, const struct shell_sweep *sweep,
+                         const struct sweep_trial *trial) {
+  char *id = sweep_run_id(sweep, trial->number);
+  bool is_over = coordinator_run_is_over(shell->core, id);
+  if (!is_over)
+    shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_CANCELLED, .run = id});
+  free(id);
+  return is_over;
 }
 
 static void trial_begin(struct coordinator_service *shell, struct shell_sweep *sweep,
@@ -268,8 +345,7 @@ static void trial_begin(struct coordinator_service *shell, struct shell_sweep *s
   struct err err = ERR_NONE;
   if (sweep_trial_spec(sweep->sweep, trial, &spec, &err)) {
     log_event(LOG_WARN, "coordinator", "trial_refused", "run=%s reason=\"%s\"", id, err.text);
-    sweep_tell(sweep->sweep, trial->number, trial->n_results,
-               &(struct sweep_outcome){.failure = "its values cannot be used", .is_bad_input = true});
+    tell(sweep, trial, &(struct sweep_outcome){.failure = "its values cannot be used", .is_bad_input = true});
     sweep->is_due = true;
     return;
   }

@@ -14,11 +14,18 @@ struct shell_sweep {
   struct sweep *sweep;
   Weir__SweepRecord **log;
   int n_log, log_capacity;
-  int n_written; /* of the log, in the store */
+  int n_written;    /* of the log, in the store */
+  bool *are_let_go; /* [let_go_capacity at most] trials that were stopped, and whose runs are over */
+  int n_let_go, let_go_capacity;
   bool is_head_written, is_saving;
+  uint32_t emptied;           /* how often the store has lost what it had */
   uint64_t retry_ms;          /* not before */
   bool is_due;                /* something has happened to its trials */
+  bool is_deciding;           /* the thread `searching` reads `sweep`, which nobody changes meanwhile */
+  bool is_waiting;            /* nothing was told since it had nothing to decide */
   bool is_settled;            /* it has ended, and so have its trials' runs */
+  bool is_refused;            /* its client was told so: it is deleted */
+  const char *end_asked;      /* a reason to end it; NULL: there is none */
   struct rpc_call *submitter; /* NULL: none waits */
   struct shell_sweep *next;
 };
@@ -29,7 +36,7 @@ char *sweep_run_id(const struct shell_sweep *sweep, uint32_t trial); /* freed by
 /* A new sweep, whose call is answered when the store has it. head is copied; its specs were checked. */
 void shell_sweep_begin(struct coordinator_service *shell, struct rpc_call *call, const Weir__SweepHead *head,
                        struct run_model *model);
-/* Ends it, if it has not ended. */
+/* Ends it, if it has not ended: at once, or when what is being decided is. reason: a literal. */
 void shell_sweep_end(struct coordinator_service *shell, struct shell_sweep *sweep, const char *reason);
 /* The jobs have written what they were given, or could not. */
 void shell_sweep_saved(struct coordinator_service *shell, struct shell_sweep *sweep, const struct err *err);

@@ -49,6 +49,12 @@ static bool is_refused(struct flaky_store *flaky, const struct store_record *rec
   return is_so;
 }
 
+static bool is_lost(struct flaky_store *flaky, const struct store_record *record) {
+  const char *lost = __atomic_load_n(&flaky->lost, __ATOMIC_ACQUIRE);
+  size_t length = strlen(record->name), tail = lost ? strlen(lost) : 0;
+  return lost && length >= tail && strcmp(record->name + length - tail, lost) == 0;
+}
+
 static int flaky_write_record(struct store *store, const struct store_record *record, struct err *err) {
   struct flaky_store *flaky = (struct flaky_store *)store;
   int rc;
@@ -57,7 +63,7 @@ static int flaky_write_record(struct store *store, const struct store_record *re
     return ERR_UNAVAILABLE;
   }
   rc = flaky->inner->def->write_record(flaky->inner, record, err);
-  if (rc || !flaky->loses_answer)
+  if (rc || (!flaky->loses_answer && !is_lost(flaky, record)))
     return rc;
   flaky->loses_answer = false;
   return err_set(err, ERR_UNAVAILABLE, "store: the connection broke: it may or may not be written");
@@ -83,6 +89,10 @@ void flaky_set_away(struct store *store, bool is_away) {
 
 void flaky_refuse_record(struct store *store, const char *name) {
   __atomic_store_n(&((struct flaky_store *)store)->refused, name, __ATOMIC_RELEASE);
+}
+
+void flaky_lose_answers(struct store *store, const char *ending) {
+  __atomic_store_n(&((struct flaky_store *)store)->lost, ending, __ATOMIC_RELEASE);
 }
 
 void flaky_hold_reads(struct store *store, bool holds) {

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +34,9 @@ static void what_a_spec_says_wrongly_is_named_by_key(void **state) {
   assert_refused("space={train.steps: [64, 63]}", "space.train.steps: a trial ends");
   assert_refused("space={model.onnx: {files: [a.onnx]}}", "space.model.onnx: files:");
   assert_refused("space={train.optimizer.lr: {path: x}}", "path is given twice");
+  assert_refused("space={train.hold: [1, 2]}", "space.train.hold: schedule.rungs");
+  assert_refused("space={eval.at: [1, 2]}", "space.eval.at: schedule.rungs");
+  assert_refused("space={model: [1, 2]}", "space.model: it is the same");
   assert_refused("search={name: ranom}", "search.name: ");
   assert_refused("schedule={name: ahsa}", "schedule.name: ");
   assert_refused("schedule={name: asha}", "schedule.rungs: ");
@@ -50,6 +54,45 @@ static void what_a_spec_says_wrongly_is_named_by_key(void **state) {
   assert_refused("points=[{train.batch: 32}]", "points[0]");
   assert_refused("points=[{train.batch: 32, train.optimizer.lr: 7}]", "points[0]");
   assert_refused("points=[{a.b: 32}]", "points[0]: the space has no 'a.b'");
+}
+
+static void what_the_run_spec_says_of_holds_is_refused(void **state) {
+  struct err err;
+  Weir__SweepSpec *spec = sweep_spec_of(sweep_asha_text, NULL, 0, &err);
+  Weir__RunSpec *base = sweep_base_spec();
+  (void)state;
+  base->train->has_hold = true;
+  base->train->hold = 3;
+  assert_int_equal(sweep_spec_check_base(spec, base, &err), ERR_INVALID);
+  assert_non_null(strstr(err.text, "train.hold"));
+  base->train->has_hold = false;
+  err = ERR_NONE;
+  assert_int_equal(sweep_spec_check_base(spec, base, &err), 0);
+  spec_free(base);
+  message_free(spec);
+}
+
+/* Each of 40 dimensions has all those before it as conditions: there are 2^39 ways from the last to the
+ * first.
+ */
+static void conditions_upon_conditions_are_followed_once(void **state) {
+  char *text = NULL, *when = mem_strdup("");
+  size_t size;
+  FILE *file = open_memstream(&text, &size);
+  struct err err;
+  (void)state;
+  fprintf(file, "name: search\nbudget: {trials: 3}\nspace:\n");
+  for (int i = 0; i < 40; i++) {
+    char *more = mem_printf("%s%smodel.frozen_rows.t%d: '[0]'", when, i ? ", " : "", i);
+    fprintf(file, "  model.frozen_rows.t%d: {choice: ['[0]', '[1]'], when: {%s}}\n", i, when);
+    free(when);
+    when = more;
+  }
+  fclose(file);
+  message_free(sweep_spec_of(text, NULL, 0, &err));
+  assert_string_equal(err.text, "");
+  free(when);
+  free(text);
 }
 
 /* As it may come from the network: bytes of a spec, some of them changed. */
@@ -100,6 +143,8 @@ static void errors_name_the_line(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_a_spec_says_wrongly_is_named_by_key),
+      cmocka_unit_test(what_the_run_spec_says_of_holds_is_refused),
+      cmocka_unit_test(conditions_upon_conditions_are_followed_once),
       cmocka_unit_test(damaged_specs_are_refused_or_taken_whole),
       cmocka_unit_test(errors_name_the_line),
   };

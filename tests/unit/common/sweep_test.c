@@ -338,6 +338,22 @@ static void a_trials_spec_is_the_base_with_its_values(void **state) {
   sweep_free(sweep);
 }
 
+static void a_value_of_all_of_train_does_not_take_a_trials_hold_away(void **state) {
+  const char *const settings[] = {"space={train: ['{steps: 5, batch: 32, optimizer: {lr: 0.1}}', "
+                                  "'{steps: 7, batch: 64, optimizer: {lr: 0.1}}']}"};
+  struct sweep *sweep = sweep_of(sweep_asha_text, settings, 1);
+  Weir__RunSpec *spec;
+  struct err err = ERR_NONE;
+  (void)state;
+  assert_next_suggestion(sweep, 0);
+  assert_int_equal(sweep_trial_spec(sweep, &sweep->trials[0], &spec, &err), 0);
+  assert_int_equal(spec->train->steps, 90);
+  assert_int_equal(spec->train->hold, 10);
+  assert_true(sweep->trials[0].cost == spec->train->batch);
+  spec_free(spec);
+  sweep_free(sweep);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_log_does_not_depend_on_when_results_come_nor_on_deaths),
@@ -350,6 +366,7 @@ int main(void) {
       cmocka_unit_test(many_bad_inputs_end_a_sweep),
       cmocka_unit_test(records_that_cannot_follow_are_refused),
       cmocka_unit_test(a_trials_spec_is_the_base_with_its_values),
+      cmocka_unit_test(a_value_of_all_of_train_does_not_take_a_trials_hold_away),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,230 @@
+/* Sweeps over real RPC, with no member: their trials stay queued. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/agree/float_setting.h"
+#include "common/agree/random.h"
+#include "common/agree/spec.h"
+#include "common/base/log.h"
+#include "common/base/memory.h"
+#include "common/base/message.h"
+#include "common/specs/spec_text.h"
+#include "tests/support/common/sweep_specs.h"
+#include "tests/support/coordinator/service_members.h"
+#include "tests/support/storage/flaky_store.h"
+
+enum { GARBAGE = 300, MANY = 200, LETTERS = 3000, REPLY_BYTES_MAX = 1 << 20 };
+
+static const char tries_text[] = "name: search\n"
+                                 "spec: base.yaml\n"
+                                 "search: {name: random, seed: 3}\n"
+                                 "budget: {trials: 500}\n"
+                                 "concurrency: 3\n"
+                                 "space:\n"
+                                 "  train.optimizer.lr: {log: [0.0001, 0.3]}\n";
+
+/* What is submitted has an evaluation. */
+static void prepare(struct service_fixture *f) {
+  struct err err = ERR_NONE;
+  const char *settings[] = {"data.split=[0.5, 0.5]"};
+  char *text = spec_text(f->spec);
+  spec_free(f->spec);
+  assert_int_equal(
+      spec_read_text(&(struct spec_source){.file = "spec", .settings = settings, .n_settings = 1}, text,
+                     strlen(text), &f->spec, &err),
+      0);
+  assert_int_equal(spec_check(f->spec, &err), 0);
+  free(text);
+}
+
+/* As upload_end(). */
+static char *try_to_search(struct service_fixture *f, Weir__SweepSpec *sweep, struct err *err) {
+  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_SUBMIT, patience_ms());
+  Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
+  struct err ignored = ERR_NONE;
+  request.spec = f->spec;
+  request.sweep = sweep;
+  request.model_bytes = f->onnx_bytes;
+  rpc_reader_send(reader, &request, &ignored); /* a refusal shows in the reply */
+  upload_add(reader, f->onnx, f->onnx_bytes);
+  return upload_end(reader, err);
+}
+
+static char *search(struct service_fixture *f, const char *text, const char *const *settings, int n) {
+  struct err err = ERR_NONE;
+  Weir__SweepSpec *sweep = sweep_spec_of(text, settings, n, &err);
+  char *id;
+  assert_string_equal(err.text, "");
+  id = try_to_search(f, sweep, &err);
+  assert_string_equal(err.text, "");
+  assert_non_null(id);
+  message_free(sweep);
+  return id;
+}
+
+static size_t count_sweeps(struct service_fixture *f) {
+  Weir__ListSweepsRequest request = WEIR__LIST_SWEEPS_REQUEST__INIT;
+  const struct rpc_question question = {RPC_LIST_SWEEPS, &request, patience_ms()};
+  Weir__ListSweepsReply *reply = NULL;
+  struct err err = ERR_NONE;
+  size_t n;
+  assert_int_equal(rpc_unary(f->channel, &question, false, (void **)&reply, &err), 0);
+  n = reply->n_sweeps;
+  message_free(reply);
+  return n;
+}
+
+static int count_records(struct service_fixture *f) {
+  struct store_names names = {0};
+  struct err err = ERR_NONE;
+  int n;
+  assert_int_equal(store_list_records(f->store, "sweeps/", &names, &err), 0);
+  n = names.count;
+  store_names_fini(&names);
+  return n;
+}
+
+static Weir__SweepInfo *ask(struct service_fixture *f, const char *sweep, uint32_t trial, uint64_t record) {
+  Weir__GetSweepRequest request = WEIR__GET_SWEEP_REQUEST__INIT;
+  const struct rpc_question question = {RPC_GET_SWEEP, &request, patience_ms()};
+  Weir__SweepInfo *info = NULL;
+  struct err err = ERR_NONE;
+  request.sweep = (char *)sweep;
+  request.has_records = true;
+  request.first_trial = trial;
+  request.first_record = record;
+  if (rpc_unary(f->channel, &question, false, (void **)&info, &err))
+    fail_msg("%s", err.text);
+  return info;
+}
+
+static uint32_t count_begun(struct service_fixture *f, const char *sweep) {
+  Weir__SweepInfo *info = ask(f, sweep, UINT32_MAX, UINT64_MAX);
+  uint32_t begun = info->begun;
+  assert_int_equal(info->n_trials, 0);
+  assert_int_equal(info->n_records, 0);
+  message_free(info);
+  return begun;
+}
+
+static void trials_are_runs_once_the_log_is_stored_and_a_successor_has_them(void **state) {
+  struct service_fixture *f = *state;
+  Weir__RunInfo *info;
+  struct err err;
+  char *id, *run;
+  prepare(f);
+  id = search(f, tries_text, NULL, 0);
+  run = mem_printf("%s-0002", id);
+  AWAIT(run_state(f, run) == WEIR__RUN_STATE__QUEUED);
+  assert_int_equal(count_records(f), 1 + 3); /* the head, and a suggestion for each */
+  assert_int_equal(ask_run(f, RPC_GET_RUN, run, &info, &err), 0);
+  assert_string_equal(info->sweep, id);
+  assert_int_equal(info->trial, 2);
+  message_free(info);
+  seat_restart(f, true);
+  AWAIT(run_state(f, run) == WEIR__RUN_STATE__QUEUED);
+  assert_int_equal(count_begun(f, id), 3);
+  assert_int_equal(count_records(f), 1 + 3);
+  free(run);
+  free(id);
+}
+
+static void a_sweep_whose_client_was_refused_leaves_nothing(void **state) {
+  struct service_fixture *f = *state;
+  struct err err;
+  Weir__SweepSpec *sweep = sweep_spec_of(tries_text, NULL, 0, &err);
+  char *id;
+  prepare(f);
+  flaky_lose_answers(f->seat.store, "/sweep");
+  id = try_to_search(f, sweep, &err);
+  assert_null(id);
+  assert_int_equal(err.code, ERR_UNAVAILABLE);
+  assert_int_equal(count_sweeps(f), 0);
+  flaky_lose_answers(f->seat.store, NULL);
+  AWAIT(count_records(f) == 0);
+  seat_restart(f, false);
+  assert_int_equal(count_sweeps(f), 0);
+  message_free(sweep);
+}
+
+/* 200 trials of three values of thousands of letters each. */
+static void a_long_sweep_is_told_in_pages(void **state) {
+  static const char *const paths[] = {"data.root", "data.train.images", "data.train.labels"};
+  struct service_fixture *f = *state;
+  char letters[LETTERS + 1] = "", *settings[1 + 3], *id;
+  uint32_t trial = 0;
+  uint64_t record = 0;
+  int n_pages = 0;
+  memset(letters, 'x', LETTERS);
+  settings[0] = mem_printf("concurrency=%d", MANY);
+  settings[1] = mem_strdup("budget.trials=200");
+  settings[2] = mem_printf("search={name: sobol, seed: 1}");
+  settings[3] = mem_printf("space={%s: [%sa, %sb], %s: [%sa, %sb], %s: [%sa, %sb]}", paths[0], letters,
+                           letters, paths[1], letters, letters, paths[2], letters, letters);
+  prepare(f);
+  id = search(f, tries_text, (const char *const *)settings, 4);
+  AWAIT(count_begun(f, id) == MANY);
+  while (trial < MANY || record < MANY) {
+    Weir__SweepInfo *info = ask(f, id, trial, record);
+    assert_true(weir__sweep_info__get_packed_size(info) < REPLY_BYTES_MAX);
+    assert_true(info->n_trials > 0 || info->n_records > 0);
+    assert_int_equal(info->spec != NULL, trial == 0);
+    for (size_t i = 0; i < info->n_trials; i++)
+      assert_int_equal(info->trials[i]->number, trial++);
+    for (size_t i = 0; i < info->n_records; i++)
+      assert_int_equal(info->records[i]->suggestion->trial, record++);
+    n_pages++;
+    message_free(info);
+  }
+  assert_true(n_pages > 2);
+  for (int i = 0; i < 4; i++)
+    free(settings[i]);
+  free(id);
+}
+
+static void garbage_is_refused_and_leaves_no_sweep(void **state) {
+  struct service_fixture *f = *state;
+  struct err err;
+  Weir__SweepSpec *sweep = sweep_spec_of(tries_text, NULL, 0, &err);
+  size_t size = weir__sweep_spec__get_packed_size(sweep), n_taken = 0;
+  uint8_t *packed = mem_new(size), *bytes = mem_new(size);
+  weir__sweep_spec__pack(sweep, packed);
+  message_free(sweep);
+  prepare(f);
+  for (uint64_t i = 0; i < GARBAGE; i++) {
+    char *id;
+    memcpy(bytes, packed, size);
+    for (uint64_t change = 0; change <= i % 3; change++)
+      bytes[random_bits(51 + change, i) % size] = (uint8_t)random_bits(61 + change, i);
+    if (!(sweep = weir__sweep_spec__unpack(NULL, size, bytes)))
+      continue;
+    id = try_to_search(f, sweep, &err);
+    assert_true(id || err.code == ERR_INVALID || err.code == ERR_BUSY);
+    n_taken += id != NULL;
+    free(id);
+    message_free(sweep);
+  }
+  assert_int_equal(count_sweeps(f), n_taken);
+  sweep = sweep_spec_of(tries_text, NULL, 0, &err);
+  f->spec->train->has_hold = true;
+  f->spec->train->hold = 1;
+  assert_null(try_to_search(f, sweep, &err));
+  assert_non_null(strstr(err.text, "train.hold"));
+  message_free(sweep);
+  free(packed);
+  free(bytes);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, service_setup, service_teardown)
+
+int main(void) {
+  float_setting_apply();
+  const struct CMUnitTest tests[] = {
+      TEST(trials_are_runs_once_the_log_is_stored_and_a_successor_has_them),
+      TEST(a_sweep_whose_client_was_refused_leaves_nothing),
+      TEST(a_long_sweep_is_told_in_pages),
+      TEST(garbage_is_refused_and_leaves_no_sweep),
+  };
+  log_set_level(LOG_ERROR + 1);
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

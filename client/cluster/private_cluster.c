@@ -1,4 +1,4 @@
-/* A private cluster in a temporary folder. */
+/* A private cluster in a folder, which may be a temporary one. */
 #include "client/cluster/private_cluster.h"
 
 #include <errno.h>
@@ -28,17 +28,19 @@ static int make_folder(struct private_cluster *cluster, struct err *err) {
   return err->code;
 }
 
-int private_cluster_start(struct private_cluster *cluster, const struct launcher_options *workers,
+int private_cluster_start(struct private_cluster *cluster, const struct launcher_options *members,
                           struct connection *connection, struct err *err) {
-  struct launcher_options options = *workers;
+  struct launcher_options options = *members;
+  const char *folder = cluster->kept;
   char *logs, *store;
-  if (make_folder(cluster, err))
+  if (!folder && make_folder(cluster, err))
     return err->code;
-  options.servers = 1;
+  folder = folder ? folder : cluster->folder;
+  options.servers = members->servers > 0 ? members->servers : 1;
   options.restart = true;
-  options.threads = launcher_threads(workers->threads, workers->workers);
-  options.logs = logs = mem_printf("%s/logs", cluster->folder);
-  options.store = store = mem_printf("file://%s/store", cluster->folder);
+  options.threads = launcher_threads(members->threads, members->workers);
+  options.logs = logs = mem_printf("%s/logs", folder);
+  options.store = store = mem_printf("file://%s/store", folder);
   if (launcher_start(&options, &cluster->launcher, err) == 0 &&
       connection_open(connection, launcher_address(cluster->launcher), err) == 0)
     launcher_wait_members(cluster->launcher, connection, err);

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "client/cluster/launcher.h"
+#include "client/cluster/private_cluster.h"
 #include "client/cluster/stop.h"
 #include "client/files/result_dir.h"
 #include "client/files/run_file.h"
@@ -15,15 +15,13 @@
 #include "common/base/message.h"
 #include "common/base/sha256.h"
 
-enum { LOST_CHILD_MS = 2000 };
-
 /* What is released by private_fini, whatever happened. */
 struct private_sweep {
   const struct args *args;
   const struct sweep_submission *sweep;
   char *out, *absolute, *data_root;
   struct run_file file; /* of the folder: its run is the sweep */
-  struct launcher *launcher;
+  struct private_cluster cluster;
   struct connection connection;
   Weir__SweepInfo *info;
 };
@@ -66,28 +64,19 @@ static int prepare(struct private_sweep *own, struct err *err) {
 
 static int launch(struct private_sweep *own, struct err *err) {
   const struct args *args = own->args;
-  int workers = args_count(args, "workers") > 0 ? (int)args_count(args, "workers") : 1;
-  char *logs = mem_printf("%s/logs", own->absolute), *store = mem_printf("file://%s/store", own->absolute);
-  struct launcher_options options = {
-      .logs = logs,
-      .store = store,
+  struct launcher_options members = {
       .data_root = own->data_root,
       .servers = (int)args_count(args, "servers"),
-      .workers = workers,
-      .threads = launcher_threads((int)args_count(args, "threads"), workers),
+      .workers = args_count(args, "workers") > 0 ? (int)args_count(args, "workers") : 1,
+      .threads = (int)args_count(args, "threads"),
       .device = args_text(args, "device"),
-      .restart = true,
   };
-  launcher_start(&options, &own->launcher, err);
-  free(logs);
-  free(store);
-  if (err->code)
+  own->cluster.kept = own->absolute;
+  if (private_cluster_start(&own->cluster, &members, &own->connection, err))
     return err->code;
-  printf("coordinator %s\n", launcher_address(own->launcher));
+  printf("coordinator %s\n", launcher_address(own->cluster.launcher));
   fflush(stdout);
-  return connection_open(&own->connection, launcher_address(own->launcher), err)
-             ? (int)err->code
-             : launcher_wait_members(own->launcher, &own->connection, err);
+  return 0;
 }
 
 static int run(struct private_sweep *own, struct err *err) {
@@ -110,15 +99,10 @@ static int run(struct private_sweep *own, struct err *err) {
   return 0;
 }
 
-/* A process's death often shows as a broken connection first. */
 static void private_fini(struct private_sweep *own, struct err *err) {
-  if (own->launcher && err_is_retryable(err->code))
-    stop_wait(LOST_CHILD_MS);
-  if (own->launcher && err->code && stop_cause() == STOP_CHILD)
-    launcher_explain(own->launcher, err);
-  else if (err->code && stop_cause() == STOP_SIGNAL)
+  private_cluster_stop(&own->cluster, err);
+  if (err->code && stop_cause() == STOP_SIGNAL)
     err_set(err, ERR_CANCELLED, "interrupted; the same command with --out %s --resume goes on", own->out);
-  launcher_stop(own->launcher);
   message_free(own->info);
   connection_close(&own->connection);
   run_file_fini(&own->file);

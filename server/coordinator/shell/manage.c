@@ -84,32 +84,27 @@ static void run_cancel(struct coordinator_service *shell, struct rpc_call *call,
     shell_stop_run(shell, call, &(struct coordinator_event){.kind = EVENT_RUN_CANCELLED, .run = id});
 }
 
-static void pause_run(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
-  const Weir__RunRequest *request = message;
+/* Carries out an event that ends the run or lets it rest, if its state allows that. */
+static void run_end(struct coordinator_service *shell, struct rpc_call *call, const Weir__RunRequest *request,
+                    int (*allowed)(const Weir__RunInfo *info, struct err *err),
+                    enum coordinator_event_kind kind) {
   Weir__RunInfo info;
   struct err err = ERR_NONE;
   const char *id = run_of(shell, call, request->run, &info);
   if (!id)
     return;
-  if (pause_allowed(&info, &err)) {
+  if (allowed(&info, &err))
     rpc_call_finish(call, &err);
-    return;
-  }
-  shell_stop_run(shell, call, &(struct coordinator_event){.kind = EVENT_RUN_PAUSED, .run = id});
+  else
+    shell_stop_run(shell, call, &(struct coordinator_event){.kind = kind, .run = id});
+}
+
+static void pause_run(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  run_end(shell, call, message, pause_allowed, EVENT_RUN_PAUSED);
 }
 
 static void stop_run(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
-  const Weir__RunRequest *request = message;
-  Weir__RunInfo info;
-  struct err err = ERR_NONE;
-  const char *id = run_of(shell, call, request->run, &info);
-  if (!id)
-    return;
-  if (stop_allowed(&info, &err)) {
-    rpc_call_finish(call, &err);
-    return;
-  }
-  shell_stop_run(shell, call, &(struct coordinator_event){.kind = EVENT_RUN_STOP, .run = id});
+  run_end(shell, call, message, stop_allowed, EVENT_RUN_STOP);
 }
 
 static int stop_allowed(const Weir__RunInfo *info, struct err *err) {

@@ -227,6 +227,7 @@ void member_joins(struct core_fixture *f, uint64_t key, Weir__Role role, uint32_
   hello.device = "cpu";
   hello.executors = executors;
   hello.fingerprint = (char *)fingerprint;
+  hello.memory_bytes = role == WEIR__ROLE__SERVER ? f->memory_bytes : 0;
   says_hello(f, key, &hello);
 }
 

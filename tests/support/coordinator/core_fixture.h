@@ -70,6 +70,7 @@ struct core_fixture {
   bool trains_nothing;                /* runs submitted have no steps */
   uint64_t steps;                     /* of runs submitted; 0: STEPS */
   uint64_t hold;                      /* likewise; 0: none */
+  uint64_t memory_bytes;              /* what a server says that joins; 0: no bound */
   uint64_t hosted_hold;               /* what a server says that joins again; 0: none */
   bool evaluates;                     /* runs submitted have data to evaluate, of which workers find some */
   bool admits_any;                    /* runs submitted have deterministic: false */

@@ -228,29 +228,16 @@ static void a_fork_that_is_rolled_back_to_its_base_is_loaded_from_memory_again(v
   assert_from(f, AGAIN, PARENT, 1);
 }
 
-static void bounded_server_joins(struct core_fixture *f, uint64_t key, uint64_t memory_bytes) {
-  Weir__Hello hello = WEIR__HELLO__INIT;
-  char address[32];
-  snprintf(address, sizeof address, "host:%llu", (unsigned long long)key);
-  hello.role = WEIR__ROLE__SERVER;
-  hello.host = "host";
-  hello.pid = (uint32_t)key;
-  hello.address = address;
-  hello.fingerprint = "build-1";
-  hello.memory_bytes = memory_bytes;
-  says_hello(f, key, &hello);
-}
-
 /* Five blocks of the largest size: on two servers the parent has three of them on one, and the fork may have
    three and a half on each. On three servers the fork has at most two and two thirds on each. */
 static void parent_and_fork_share_bounded_servers(struct core_fixture *f, double blocks) {
   static const uint32_t elems[BLOCKS] = {65536, 65536, 65536, 65536, 65536};
-  uint64_t memory_bytes = (uint64_t)(blocks * 44 * 65536);
   f->block_elems = elems;
-  bounded_server_joins(f, S1, memory_bytes);
-  bounded_server_joins(f, S2, memory_bytes);
+  f->memory_bytes = (uint64_t)(blocks * 44 * 65536);
+  server_joins(f, S1);
+  server_joins(f, S2);
   parent_begins(f);
-  bounded_server_joins(f, S3, memory_bytes);
+  server_joins(f, S3);
   reports_steps(f, S1, PARENT, 0, BASE);
   for (uint64_t server = S1; server <= S2; server++) {
     bool owns[BLOCKS] = {0};

@@ -22,23 +22,11 @@ static uint64_t bytes_of_run(void) {
   return 44 * weights;
 }
 
-static void bounded_server_joins(struct core_fixture *f, uint64_t key, uint64_t memory_bytes) {
-  Weir__Hello hello = WEIR__HELLO__INIT;
-  char address[32];
-  snprintf(address, sizeof address, "host:%llu", (unsigned long long)key);
-  hello.role = WEIR__ROLE__SERVER;
-  hello.host = "host";
-  hello.pid = (uint32_t)key;
-  hello.address = address;
-  hello.fingerprint = "build-1";
-  hello.memory_bytes = memory_bytes;
-  says_hello(f, key, &hello);
-}
-
 static void a_run_waits_until_there_is_room_on_the_servers(void **state) {
   struct core_fixture *f = *state;
   char message[256];
-  bounded_server_joins(f, S1, 2 * bytes_of_run() - 1);
+  f->memory_bytes = 2 * bytes_of_run() - 1;
+  server_joins(f, S1);
   worker_joins(f, W1, 1);
   worker_joins(f, W2, 1);
   user_submits(f, RUN, 1, 1);
@@ -59,7 +47,8 @@ static void a_run_waits_until_there_is_room_on_the_servers(void **state) {
 
 static void two_runs_that_fit_train_beside_each_other(void **state) {
   struct core_fixture *f = *state;
-  bounded_server_joins(f, S1, 2 * bytes_of_run());
+  f->memory_bytes = 2 * bytes_of_run();
+  server_joins(f, S1);
   worker_joins(f, W1, 1);
   worker_joins(f, W2, 1);
   user_submits(f, RUN, 1, 1);
@@ -75,7 +64,8 @@ static void only_one_of_two_that_begin_together_takes_the_room(void **state) {
   user_submits(f, RUN2, 1, 1);
   worker_joins(f, W1, 1);
   worker_joins(f, W2, 1);
-  bounded_server_joins(f, S1, bytes_of_run());
+  f->memory_bytes = bytes_of_run();
+  server_joins(f, S1);
   assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
   assert_state(f, RUN2, WEIR__RUN_STATE__QUEUED);
   core_ticks(f);
@@ -84,7 +74,8 @@ static void only_one_of_two_that_begin_together_takes_the_room(void **state) {
 
 static void a_run_without_room_takes_no_workers(void **state) {
   struct core_fixture *f = *state;
-  bounded_server_joins(f, S1, bytes_of_run());
+  f->memory_bytes = bytes_of_run();
+  server_joins(f, S1);
   worker_joins(f, W1, 1);
   worker_joins(f, W2, 1);
   user_submits(f, RUN, 1, 0);
@@ -100,7 +91,8 @@ static void a_run_without_room_takes_no_workers(void **state) {
 
 static void a_server_that_says_nothing_has_no_bound(void **state) {
   struct core_fixture *f = *state;
-  bounded_server_joins(f, S1, 0);
+  f->memory_bytes = 0;
+  server_joins(f, S1);
   worker_joins(f, W1, 1);
   user_submits(f, RUN, 1, 1);
   assert_string_equal(f->told[W1].load, RUN);
@@ -114,7 +106,8 @@ static void what_can_never_fit_is_refused_with_the_number(void **state) {
   user_submits(f, RUN, 1, 1);
   spec = coordinator_run_spec(f->coordinator, RUN);
   assert_int_equal(coordinator_check_room(f->coordinator, spec, fixture_block_elems, BLOCKS, &err), 0);
-  bounded_server_joins(f, S1, bytes_of_run() - 1);
+  f->memory_bytes = bytes_of_run() - 1;
+  server_joins(f, S1);
   snprintf(
       text, sizeof text,
       "submit: the run takes %llu bytes of each parameter server, and server-1 (host:1) has %llu for runs",
@@ -122,6 +115,7 @@ static void what_can_never_fit_is_refused_with_the_number(void **state) {
   assert_int_equal(coordinator_check_room(f->coordinator, spec, fixture_block_elems, BLOCKS, &err),
                    ERR_INVALID);
   assert_non_null(strstr(err.text, text));
+  f->memory_bytes = 0;
   server_joins(f, S2); /* each has half then */
   err = ERR_NONE;
   assert_int_equal(coordinator_check_room(f->coordinator, spec, fixture_block_elems, BLOCKS, &err), 0);

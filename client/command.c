@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/help.h"
 #include "client/terminal/output.h"
@@ -101,6 +102,16 @@ static int command_help(int argc, char **argv) {
   return EXIT_DONE;
 }
 
+/* One of the group's, or nearly: no option, and no file. */
+static bool is_meant_as_subcommand(const struct command_def *group, const char *word) {
+  const char *names[SUBCOMMANDS_MAX];
+  int n = 0;
+  for (; group->subcommands[n]; n++)
+    names[n] = group->subcommands[n]->name;
+  return command_find(group->subcommands, word) ||
+         (word[0] != '-' && access(word, F_OK) != 0 && nearest_word(word, names, n));
+}
+
 static int group_start(const struct command_def *group, int argc, char **argv) {
   const struct command_def *command;
   struct err err = ERR_NONE;
@@ -108,7 +119,7 @@ static int group_start(const struct command_def *group, int argc, char **argv) {
     help_print_command(stdout, group);
     return EXIT_DONE;
   }
-  if (group->run && (argc == 0 || !command_find(group->subcommands, argv[0])))
+  if (group->run && (argc == 0 || !is_meant_as_subcommand(group, argv[0])))
     return command_start(group, argc, argv);
   if (argc == 0 || argv[0][0] == '-') {
     err_set(&err, ERR_INVALID, "an argument is missing: weir %s %s", group->name, group->arguments);
@@ -149,7 +160,8 @@ static int command_start(const struct command_def *command, int argc, char **arg
     return EXIT_DONE;
   }
   if (args.n_arguments < command->min_arguments) {
-    err_set(&err, ERR_INVALID, "an argument is missing: weir %s %s", command->name, command->arguments);
+    err_set(&err, ERR_INVALID, "an argument is missing: weir %s%s%s %s", command->group ? command->group : "",
+            command->group ? " " : "", command->name, command->arguments);
     return usage_fail(command, err.text);
   }
   if (args.n_arguments > command->max_arguments) {

@@ -168,6 +168,9 @@ def test_bad_input_is_refused_before_anything_starts():
             error = weir("sweep", path, setting, "--out", folder.file("out"), status=2).stderr
             assert error.count("\n") == 1 and text in error, error
         assert not os.path.exists(folder.file("out"))
+        assert "did you mean 'status'?" in weir("sweep", "statsu", "x", status=2).stderr
+        assert "weir sweep best SWEEP" in weir("sweep", "best", status=2).stderr
+        assert "none.yaml: No such file" in weir("sweep", "none.yaml", status=2).stderr
         shown = weir("sweep", path, "--dry-run").stdout
         assert "at most 6 executors help" in shown and shown.count("train.optimizer.lr=") == 3, shown
 

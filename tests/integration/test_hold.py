@@ -110,8 +110,7 @@ def test_members_die_while_a_hold_is_raised():
         def coordinator_dies():
             kill(cluster.coordinator)
             cluster.start_coordinator()
-            if runs.status("some")["hold"] < hold:  # it was not in the store, and no server knew of it
-                runs.set("some", f"train.hold={hold}")
+            assert runs.status("some")["hold"] == hold
         hold = HOLD
         for die in (worker_dies, server_dies, coordinator_dies):
             for is_under_way in (False, True):
@@ -232,6 +231,36 @@ def test_a_stopped_run_keeps_the_weights_of_its_version():
         assert outcome(metrics)["weights"] == undisturbed()["weights"]
         runs.ask("gc", run)
         runs.refused("no run", "status", run)
+
+
+def test_a_wish_to_stop_outlives_the_coordinator_that_took_it():
+    for wish, state in (("stop", "stopped"), ("pause", "paused")):
+        with fleet(stop=30, servers=2) as runs:
+            cluster, run = runs.cluster, runs.submit("some")
+            wait_for(lambda: runs.status("some")["step"] > 30, "steps")
+            assert f"{run}: running" in runs.ask(wish, run).stdout  # its checkpoint cannot come: the run stands still
+            kill(cluster.coordinator)
+            cluster.start_coordinator()
+            runs.gate.crawl(lambda: runs.status("some")["state"] == state, f"to be {state}", steps=2)
+            runs.gate.open()
+            if wish == "stop":
+                stopped(runs, "some")
+            else:
+                runs.ask("resume", run)
+                runs.ends("some")
+
+
+def test_what_was_set_outlives_the_coordinator_that_said_so():
+    with fleet(stop=30) as runs:
+        run = runs.submit("some")
+        for priority in range(1, 9):
+            runs.set("some", f"priority={priority}", f"workers.weight={priority}")
+            kill(runs.cluster.coordinator)  # at once
+            runs.cluster.start_coordinator()
+            assert runs.status("some")["priority"] == priority
+        runs.gate.open()
+        runs.ends("some")
+        runs.ask("gc", run)
 
 
 def test_a_held_run_is_stopped_where_it_is():

@@ -87,6 +87,9 @@ void coordinator_save(struct coordinator *coordinator, const struct run *run) {
   record->message = run->message;
   record->bad_input = run->is_bad_input;
   record->diverged = run->has_diverged;
+  record->ending = run->is_stopping  ? WEIR__ENDING__STOPPING
+                   : run->is_pausing ? WEIR__ENDING__PAUSING
+                                     : WEIR__ENDING__NO_ENDING;
   record->incarnation = run->incarnation;
   record->plan = plan_is_known(&run->plan) ? coordinator_plan_message(arena, run) : NULL;
   record->reference = record_reference(arena, run);

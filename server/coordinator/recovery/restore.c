@@ -27,6 +27,7 @@ static void restore_data(struct run *run, const Weir__RunRecord *record);
 static void restore_checkpoints(struct coordinator *coordinator, struct run *run,
                                 const Weir__RunRecord *record);
 static void restore_servers(struct coordinator *coordinator, struct run *run, const Weir__RunRecord *record);
+static void restore_ending(struct coordinator *coordinator, struct run *run, Weir__Ending ending);
 static void go_on(struct coordinator *coordinator, struct run *run);
 static bool has_told_its_end(const struct run *run);
 
@@ -75,6 +76,7 @@ void coordinator_run_restored(struct coordinator *coordinator, const struct rest
   restore_progress(run, restored);
   restore_checkpoints(coordinator, run, record);
   restore_servers(coordinator, run, record);
+  restore_ending(coordinator, run, record->ending);
   go_on(coordinator, run);
   log_event(LOG_INFO, "coordinator", "run_restored",
             "run=%s state=%s incarnation=%llu step=%llu checkpoints=%d", run->id,
@@ -178,6 +180,16 @@ static void restore_servers(struct coordinator *coordinator, struct run *run, co
   }
   run->is_load_due = false;
   coordinator_place_blocks(run);
+}
+
+/* What it was to come to at its next checkpoint it is to come to still. */
+static void restore_ending(struct coordinator *coordinator, struct run *run, Weir__Ending ending) {
+  if (run->state != WEIR__RUN_STATE__LOADING && run->state != WEIR__RUN_STATE__RUNNING &&
+      run->state != WEIR__RUN_STATE__HELD)
+    return;
+  run->is_stopping = ending == WEIR__ENDING__STOPPING;
+  run->is_pausing = run->is_stopping || ending == WEIR__ENDING__PAUSING;
+  run->idle_ms = coordinator->now_ms;
 }
 
 static void go_on(struct coordinator *coordinator, struct run *run) {

@@ -19,7 +19,7 @@ static bool can_checkpoint(const struct run *run) {
 }
 
 static void end_soon(struct coordinator *coordinator, struct run *run) {
-  run->is_pausing = run->is_info_due = true;
+  run->is_pausing = run->is_info_due = run->is_save_due = true;
   run->checkpointing.retry_ms = 0; /* whoever asks now wants to know now */
   run->idle_ms = coordinator->now_ms;
 }

@@ -71,17 +71,11 @@ static const char *run_of(struct coordinator_service *shell, struct rpc_call *ca
   return id;
 }
 
-static void reply_info(struct coordinator_service *shell, struct rpc_call *call, const char *id) {
-  Weir__RunInfo info;
-  CHECK(coordinator_run_info(shell->core, id, shell_now_ms(), &info));
-  rpc_call_reply(call, &info, NULL);
-}
-
 static void run_cancel(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
   const Weir__RunRequest *request = message;
   const char *id = shell_find_run(shell, call, request->run);
   if (id)
-    shell_stop_run(shell, call, &(struct coordinator_event){.kind = EVENT_RUN_CANCELLED, .run = id});
+    shell_wish(shell, call, id, &(struct coordinator_event){.kind = EVENT_RUN_CANCELLED, .run = id});
 }
 
 /* Carries out an event that ends the run or lets it rest, if its state allows that. */
@@ -96,7 +90,7 @@ static void run_end(struct coordinator_service *shell, struct rpc_call *call, co
   if (allowed(&info, &err))
     rpc_call_finish(call, &err);
   else
-    shell_stop_run(shell, call, &(struct coordinator_event){.kind = kind, .run = id});
+    shell_wish(shell, call, id, &(struct coordinator_event){.kind = kind, .run = id});
 }
 
 static void pause_run(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
@@ -166,9 +160,8 @@ static void resume_run(struct coordinator_service *shell, struct rpc_call *call,
     return;
   }
   event.resumed.run = id;
-  shell_step(shell, &event);
+  shell_wish(shell, call, id, &event);
   shell_fetch_model(shell, id);
-  reply_info(shell, call, id);
 }
 
 static int resume_allowed(const Weir__RunInfo *info, struct err *err) {
@@ -215,8 +208,7 @@ static void set_run(struct coordinator_service *shell, struct rpc_call *call, co
   } else {
     event.set.run = id;
     event.set.spec = spec;
-    shell_step(shell, &event);
-    reply_info(shell, call, id);
+    shell_wish(shell, call, id, &event);
   }
   spec_free(spec);
 }

@@ -16,6 +16,7 @@ struct save_job {
   struct task task;
   struct coordinator_service *shell;
   Weir__RunRecord *record;
+  uint64_t number; /* the record's */
   bool is_awaited, writes_incarnation;
   struct run_model *model; /* with the first record; else NULL */
   struct fork_base *base;  /* likewise */
@@ -105,9 +106,22 @@ void shell_save(struct coordinator_service *shell, const struct coordinator_acti
   struct saved_run *run = find_or_add(shell, action->record->run);
   message_free(run->record);
   run->record = message_copy(action->record);
+  run->newest++;
   run->is_awaited |= action->is_awaited;
   run->retry_ms = 0;
   start_save(shell, run);
+}
+
+uint64_t shell_saves_newest(struct coordinator_service *shell, const char *run) {
+  const struct saved_run *saved = shell_find_saved(shell, run);
+  return saved ? saved->newest : 0;
+}
+
+enum save_state shell_saves_state(struct coordinator_service *shell, const char *run, uint64_t record) {
+  const struct saved_run *saved = shell_find_saved(shell, run);
+  if (!saved || saved->stored >= record)
+    return SAVE_DONE;
+  return saved->retry_ms ? SAVE_FAILED : SAVE_UNDER_WAY;
 }
 
 void shell_saves_published(struct coordinator_service *shell, const char *run) {
@@ -199,6 +213,7 @@ static void start_save(struct coordinator_service *shell, struct saved_run *run)
   *job = (struct save_job){.task.run = save_job_run,
                            .shell = shell,
                            .record = run->record,
+                           .number = run->newest,
                            .is_awaited = run->is_awaited,
                            .writes_incarnation =
                                !run->has_incarnation || run->incarnation != run->record->incarnation,
@@ -306,6 +321,7 @@ static void save_succeeded(struct coordinator_service *shell, struct saved_run *
       .saved = {.run = record->run, .incarnation = record->incarnation, .state = record->state}};
   run->has_incarnation = true;
   run->incarnation = record->incarnation;
+  run->stored = job->number;
   run->retry_ms = 0;
   if (run->submitter) {
     Weir__SubmitReply reply = WEIR__SUBMIT_REPLY__INIT;

@@ -18,6 +18,7 @@ struct saved_events {
 struct saved_run {
   char *run;
   Weir__RunRecord *record; /* the newest that no job has; NULL: none */
+  uint64_t newest, stored; /* records are numbered: the newest that there was, and that is in the store */
   bool is_awaited;         /* it, or one before it that was not saved */
   bool is_saving;
   bool is_deleting;

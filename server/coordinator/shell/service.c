@@ -132,7 +132,7 @@ static int event_loop_turn(void *user) {
       write_what_is_due(shell, now_ms);
   }
   shell_sweeps_turn(shell, is_tick);
-  shell_stops_turn(shell, now_ms);
+  shell_wishes_turn(shell, now_ms);
   return shell_pump_watches(shell) ? BEHIND_MS : TICK_MS;
 }
 

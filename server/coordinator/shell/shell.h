@@ -9,7 +9,7 @@
    members.c   speaks with members
    training.c  answers questions
    manage.c    does what people ask of runs and their checkpoints
-   stop.c      answers calls that stop runs, once the store has it
+   wishes.c    answers calls that change runs, once the store has it
    watch.c     follows runs
    submit.c    takes new runs, submit_pieces.c their pieces
    fork.c      makes new runs of others' checkpoints
@@ -36,8 +36,8 @@
 #include "storage/identity.h"
 
 struct link;
-struct stop_call;
 struct watch;
+struct wish;
 struct drop_job;
 struct fork_base;
 struct piece_hold;
@@ -91,8 +91,8 @@ struct coordinator_service {
   struct coordinator_actions actions;
   struct link *links;
   struct watch *watches;
-  struct stop_call *stops; /* calls that wait for the store */
-  int n_stops;
+  struct wish *wishes; /* calls that wait for the store */
+  int n_wishes;
   struct live_model *models;
   struct saved_run *saves;
   struct members_save *members;
@@ -173,13 +173,13 @@ void shell_fetch_pieces_on_message(struct rpc_call *call, const void *message, s
 void shell_fetch_pieces_on_closed(struct rpc_call *call);
 void shell_get_weights_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 
-/* stop.c; event loop */
-/* Passes the event, which is to stop a run, to the core, and answers the call: at once, or, where the run has
-   stopped, once the store has that. */
-void shell_stop_run(struct coordinator_service *shell, struct rpc_call *call,
-                    const struct coordinator_event *event);
-void shell_stops_turn(struct coordinator_service *shell, uint64_t now_ms); /* answers those that may be */
-void shell_close_stops(struct coordinator_service *shell, const char *why);
+/* wishes.c; event loop */
+/* Passes the event, which is to change the run, to the core, and answers the call with the run once the store
+   has that. */
+void shell_wish(struct coordinator_service *shell, struct rpc_call *call, const char *run,
+                const struct coordinator_event *event);
+void shell_wishes_turn(struct coordinator_service *shell, uint64_t now_ms); /* answers those that may be */
+void shell_close_wishes(struct coordinator_service *shell, const char *why);
 
 /* manage.c */
 void shell_cancel_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
@@ -218,6 +218,11 @@ void shell_saves_await(struct coordinator_service *shell, const char *run, struc
 void shell_saves_await_fork(struct coordinator_service *shell, struct rpc_call *call, struct fork_base *base,
                             const Weir__ForkReply *reply);
 void shell_save(struct coordinator_service *shell, const struct coordinator_action *action);
+/* The number of the newest record of the run that was to be saved, and whether the store has it, or a newer
+   one. FAILED: it is tried again. */
+enum save_state { SAVE_UNDER_WAY, SAVE_DONE, SAVE_FAILED };
+uint64_t shell_saves_newest(struct coordinator_service *shell, const char *run);
+enum save_state shell_saves_state(struct coordinator_service *shell, const char *run, uint64_t record);
 void shell_save_members(struct coordinator_service *shell, const Weir__Members *members);
 void shell_saves_published(struct coordinator_service *shell, const char *run);
 void shell_save_events(struct coordinator_service *shell,

@@ -338,6 +338,16 @@ static bool is_passed_over(const Weir__RunRecord *record, const Weir__Checkpoint
   return false;
 }
 
+/* What people wished, and the store knows, comes to pass under the next coordinator. */
+static void check_wish(struct world *w, const struct stored_run *run) {
+  Weir__RunInfo info;
+  bool is_pausing = run->record->ending == WEIR__ENDING__PAUSING;
+  assert_true(coordinator_run_info(w->core, run->id, w->now_ms, &info));
+  if (is_pausing && info.state == WEIR__RUN_STATE__RUNNING)
+    assert_non_null(strstr(info.message, "pausing"));
+  w->wishes += is_pausing;
+}
+
 static void restore_run(struct world *w, struct stored_run *run) {
   struct coordinator_event event = {
       .kind = EVENT_RUN_RESTORED,
@@ -358,6 +368,7 @@ static void restore_run(struct world *w, struct stored_run *run) {
   event.restored.record = &given;
   run->saved_top = record->incarnation;
   world_step(w, &event);
+  check_wish(w, run);
 }
 
 void coordinator_begins(struct world *w) {

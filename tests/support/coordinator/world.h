@@ -171,6 +171,7 @@ struct world {
   struct liars *liars;
   int doubted, convicted, reissued; /* sums; how often workers were seen to be; orders */
   int following, late, set_aside;   /* how often workers were seen to be */
+  int wishes;                       /* how often a successor knew that a run is to pause */
   int held, raised;                 /* how often runs were seen to be, and holds were raised */
   int confirmed;                    /* how often a run went on with a server that is not heard of */
   int offered, adopted; /* how often a fork's server was told of its parent, and had the version */

@@ -8,10 +8,19 @@
 #include <cmocka.h>
 
 #include "common/base/log.h"
+#include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
 #include "tests/support/coordinator/core_run.h"
+#include "tests/support/coordinator/core_succession.h"
 
 enum { S3 = 5, W3 = 6, AGAIN = 20 };
+
+static Weir__Ending record_of_ending(struct core_fixture *f) {
+  Weir__RunRecord *record = record_of(f);
+  Weir__Ending ending = record->ending;
+  message_free(record);
+  return ending;
+}
 
 static void a_paused_run_holds_nothing_and_goes_on_from_its_checkpoint(void **state) {
   struct core_fixture *f = *state;
@@ -158,6 +167,82 @@ static void a_commit_that_a_cancelled_run_had_under_way_counts(void **state) {
   assert_string_equal(info_of_run(f, RUN).weights_sha256, sha256_of_weights);
 }
 
+/* It is to pause or to stop. Its successor has it when its servers are back. */
+static void succeed_while_ending(struct core_fixture *f, Weir__Ending ending) {
+  Weir__RunRecord *record = record_of(f);
+  assert_int_equal(record->state, WEIR__RUN_STATE__RUNNING);
+  assert_int_equal(record->ending, ending);
+  coordinator_is_succeeded(f, RUN, record);
+  server_joins_again(f, S1, S1 + AGAIN, RUN, 3);
+  server_joins_again(f, S2, S2 + AGAIN, RUN, 3);
+  worker_joins_again(f, W1, W1 + AGAIN, RUN);
+  worker_loads(f, W1 + AGAIN, RUN);
+}
+
+static void ends_as_wished(struct core_fixture *f, Weir__RunState ended) {
+  uint64_t step = f->told[S1 + AGAIN].write_step;
+  assert_in_range(step, 1, STEPS - 1);
+  reports_steps(f, S1 + AGAIN, RUN, 3, STEPS - 1);
+  member_writes(f, S1 + AGAIN, RUN);
+  member_writes(f, S2 + AGAIN, RUN);
+  store_commits(f, RUN, NULL);
+  assert_state(f, RUN, ended);
+  assert_int_equal(info_of_run(f, RUN).step, step);
+}
+
+static void a_wish_to_pause_outlives_the_coordinator(void **state) {
+  struct core_fixture *f = *state;
+  core_run_start(f, 3);
+  reports_steps(f, S1, RUN, 0, 3);
+  user_pauses(f, RUN);
+  succeed_while_ending(f, WEIR__ENDING__PAUSING);
+  ends_as_wished(f, WEIR__RUN_STATE__PAUSED);
+}
+
+static void a_wish_to_stop_outlives_the_coordinator(void **state) {
+  struct core_fixture *f = *state;
+  core_run_start(f, 3);
+  reports_steps(f, S1, RUN, 0, 3);
+  user_stops(f, RUN);
+  succeed_while_ending(f, WEIR__ENDING__STOPPING);
+  ends_as_wished(f, WEIR__RUN_STATE__STOPPED);
+}
+
+/* The servers are gone, too: it is rolled back to its checkpoint, and is to pause there, or to stop soon. */
+static void a_wish_outlives_everybody(void **state) {
+  struct core_fixture *f = *state;
+  Weir__RunRecord *record, *other;
+  core_run_start(f, 3);
+  reports_steps(f, S1, RUN, 0, 4);
+  core_run_checkpoint(f);
+  user_stops(f, RUN);
+  record = record_of(f);
+  other = record_of(f);
+  record->n_servers = other->n_servers = 0;
+  record->ending = WEIR__ENDING__PAUSING;
+  coordinator_is_succeeded(f, RUN, record);
+  assert_state(f, RUN, WEIR__RUN_STATE__PAUSED);
+  other->incarnation++;
+  coordinator_is_succeeded(f, RUN, other);
+  assert_state(f, RUN, WEIR__RUN_STATE__LOADING);
+  assert_int_equal(record_of_ending(f), WEIR__ENDING__STOPPING);
+}
+
+static void a_wish_that_a_record_cannot_have_is_ignored(void **state) {
+  struct core_fixture *f = *state;
+  static const Weir__RunState others[] = {WEIR__RUN_STATE__QUEUED, WEIR__RUN_STATE__PAUSED,
+                                          WEIR__RUN_STATE__CANCELLED, WEIR__RUN_STATE__FAILED};
+  core_run_start(f, 3);
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    Weir__RunRecord *record = record_of(f);
+    record->state = others[i];
+    record->ending = (Weir__Ending)(1 + i % 2 * 1000);
+    coordinator_is_succeeded(f, RUN, record);
+    assert_state(f, RUN, others[i]);
+    assert_int_equal(record_of_ending(f), WEIR__ENDING__NO_ENDING);
+  }
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, core_setup, core_teardown)
   const struct CMUnitTest tests[] = {
@@ -168,6 +253,10 @@ int main(void) {
       TEST(a_pause_does_not_wait_for_workers_that_are_gone),
       TEST(a_resume_drops_what_comes_again),
       TEST(a_commit_that_a_cancelled_run_had_under_way_counts),
+      TEST(a_wish_to_pause_outlives_the_coordinator),
+      TEST(a_wish_to_stop_outlives_the_coordinator),
+      TEST(a_wish_outlives_everybody),
+      TEST(a_wish_that_a_record_cannot_have_is_ignored),
   };
 #undef TEST
   log_set_level(LOG_ERROR + 1); /* damaged records are logged as errors */

@@ -292,6 +292,83 @@ static void a_state_that_the_store_missed_is_written_when_it_is_back(void **stat
   stop_while_the_store_is_away(*state, RPC_PAUSE, WEIR__RUN_STATE__PAUSED);
 }
 
+/* Sets the priority. Returns the error. */
+static int set_priority(struct service_fixture *f, const char *run, char *setting, struct err *err) {
+  Weir__SetRequest request = WEIR__SET_REQUEST__INIT;
+  Weir__RunInfo *info = NULL;
+  *err = ERR_NONE;
+  request.run = (char *)run;
+  request.settings = &setting;
+  request.n_settings = 1;
+  rpc_unary(f->channel, &(struct rpc_question){RPC_SET_RUN, &request, patience_ms()}, false, (void **)&info,
+            err);
+  message_free(info);
+  return err->code;
+}
+
+/* As the store has it. */
+static int64_t kept_priority(struct service_fixture *f, const char *run) {
+  struct err err = ERR_NONE;
+  char *name = checkpoint_run_name(run, "run");
+  Weir__RunRecord *record = NULL;
+  int64_t priority;
+  assert_int_equal(
+      checkpoint_read_record(f->store, name, &weir__run_record__descriptor, (void **)&record, &err), 0);
+  priority = record->spec->priority;
+  message_free(record);
+  free(name);
+  return priority;
+}
+
+static void what_is_set_is_told_once_the_store_has_it(void **state) {
+  struct service_fixture *f = *state;
+  char *id = submit_run(f), *record = checkpoint_run_name(id, "run");
+  struct err err;
+  assert_int_equal(set_priority(f, id, "priority=5", &err), 0);
+  assert_int_equal(kept_priority(f, id), 5);
+  flaky_refuse_record(f->seat.store, record);
+  assert_int_equal(set_priority(f, id, "priority=6", &err), ERR_UNAVAILABLE);
+  assert_non_null(strstr(err.text, "the store cannot keep that now: "));
+  assert_non_null(strstr(err.text, ": try again"));
+  assert_int_equal(kept_priority(f, id), 5);
+  flaky_refuse_record(f->seat.store, NULL);
+  assert_int_equal(set_priority(f, id, "priority=7", &err), 0);
+  assert_int_equal(kept_priority(f, id), 7);
+  seat_restart(f, true);
+  assert_int_equal(kept_priority(f, id), 7);
+  free(record);
+  free(id);
+}
+
+static void a_wish_to_stop_is_told_once_the_store_has_it(void **state) {
+  static const enum rpc_method_id methods[] = {RPC_PAUSE, RPC_STOP};
+  struct service_fixture *f = *state;
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER);
+  char *id = train_with_checkpoints(f, server, worker, 4, 3), *record = checkpoint_run_name(id, "run");
+  for (int i = 0; i < 2; i++) {
+    Weir__RunRecord *kept = NULL;
+    Weir__RunInfo *info;
+    struct err err = ERR_NONE;
+    flaky_refuse_record(f->seat.store, record);
+    assert_int_equal(ask_run(f, methods[i], id, &info, &err), ERR_UNAVAILABLE);
+    assert_non_null(strstr(err.text, "the store cannot keep that now: "));
+    flaky_refuse_record(f->seat.store, NULL);
+    AWAIT(ask_run(f, methods[i], id, &info, &err) == 0);
+    assert_int_equal(info->state, WEIR__RUN_STATE__RUNNING);
+    message_free(info);
+    err = ERR_NONE;
+    assert_int_equal(
+        checkpoint_read_record(f->store, record, &weir__run_record__descriptor, (void **)&kept, &err), 0);
+    assert_int_equal(kept->ending, i ? WEIR__ENDING__STOPPING : WEIR__ENDING__PAUSING);
+    message_free(kept);
+  }
+  rpc_reader_close(server);
+  rpc_reader_close(worker);
+  free(record);
+  free(id);
+}
+
 static void a_runs_end_is_told_once_a_successor_would_know_it(void **state) {
   struct service_fixture *f = *state;
   struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
@@ -338,6 +415,8 @@ int main(void) {
       TEST(a_coordinator_whose_term_is_over_writes_nothing),
       TEST(a_submission_that_the_store_cannot_keep_is_refused_and_forgotten),
       TEST(a_state_that_the_store_missed_is_written_when_it_is_back),
+      TEST(what_is_set_is_told_once_the_store_has_it),
+      TEST(a_wish_to_stop_is_told_once_the_store_has_it),
       TEST(a_runs_end_is_told_once_a_successor_would_know_it),
   };
 #undef TEST

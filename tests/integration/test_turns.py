@@ -8,8 +8,8 @@ from harness import Cluster, Folder, main, outcome, wait_for, weir
 from test_recovery import MODEL, kill
 from test_shares import Fleet
 
-STEPS, EVERY = 1600, 200
-CRAWL = {"steps": 2, "factor": 1.0}  # a turn is 2 s long at least: so it is over long before the run
+STEPS, EVERY = 400, 50
+CRAWL = {"steps": 1, "factor": 1.1}  # a turn is 2 s long at least: so it is over long before the run
 UNDISTURBED = []
 
 

@@ -2,6 +2,7 @@
 
 A test is a function whose name states a behaviour; `main(globals())` runs those that begin with `test_`.
 Only the standard library; peers that need more run in the environment that `make check` makes under build/."""
+import atexit
 import gzip
 import json
 import os
@@ -187,12 +188,14 @@ data:
 
 
 class Process:
-    """A process of ours, killed (by pid) at the end of the `with` block."""
+    """A process of ours, killed (by pid) at the end of the `with` block, or of the program."""
+    living = set()
 
     def __init__(self, *command, **options):
         self.log = tempfile.TemporaryFile(mode="w+")
         self.child = subprocess.Popen([str(part) for part in command], stdout=self.log, stderr=subprocess.STDOUT,
                                       text=True, **options)
+        self.living.add(self)
 
     def __enter__(self):
         return self
@@ -202,6 +205,7 @@ class Process:
             self.child.kill()
         self.child.wait()
         self.log.close()
+        self.living.discard(self)
 
     def output(self):
         with open(f"/proc/self/fd/{self.log.fileno()}", errors="replace") as log:  # the process keeps its place
@@ -362,6 +366,13 @@ def children_of(pid, name):
         except (OSError, IndexError):
             continue
     return sorted(found)
+
+
+@atexit.register
+def kill_the_rest():
+    """What a test left that failed before its `with` block."""
+    for process in list(Process.living):
+        process.__exit__()
 
 
 def main(names):

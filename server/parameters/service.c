@@ -58,12 +58,11 @@ static int check_push(const struct hosted_block *block, const Weir__PushRequest 
 
 /* Into the queue of the block's shard; the call is the shard's then. */
 static void service_hand_over(struct parameters_call *call, struct rpc_call *rpc) {
-  struct shard *shard = call->block->shard;
   rpc_call_set_user(rpc, call);
-  if (shard_offer(shard, &call->arrival) == 0)
+  if (shard_offer(call->block->queue, &call->arrival) == 0)
     return;
   rpc_call_set_user(rpc, NULL);
-  rpc_call_fail(rpc, ERR_BUSY, "run '%s': too many calls wait for block %u's shard", call->run->id,
+  rpc_call_fail(rpc, ERR_BUSY, "run '%s': too many of its calls wait for block %u's shard", call->run->id,
                 call->block->index);
   parameters_call_put(call);
   parameters_call_put(call);
@@ -187,7 +186,7 @@ static void service_on_closed(struct rpc_call *rpc) {
     return;
   }
   call->departure = (struct job){.run = service_departed};
-  shard_post(call->block->shard, &call->departure);
+  shard_post(call->block->queue, &call->departure);
 }
 
 static const struct rpc_method service_methods[] = {

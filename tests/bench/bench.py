@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
 the same run. With names of parts, only those: training, engine, optimizers, data, data-plane, checkpoints, collective,
-groups, turns, fork, crowd, coordinator, straggler, memory, recompute, pipeline; only by their names search, external,
+groups, turns, fork, crowd, shares, coordinator, straggler, memory, recompute, pipeline; only by their names search, external,
 stage-memory, stage-death and large (`make bench LARGE=1`).
 
 Machines are noisy: rounds alternate between the sides, and medians and ratios are what to quote. PyTorch's side runs
@@ -21,6 +21,7 @@ import fork  # noqa: E402
 import groups  # noqa: E402
 import memory  # noqa: E402
 import pipeline  # noqa: E402
+import shares  # noqa: E402
 import stage_death  # noqa: E402
 import stage_memory  # noqa: E402
 import straggler  # noqa: E402
@@ -135,6 +136,7 @@ def bench_coordinator():
 PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench_optimizers, "data": bench_data,
          "data-plane": bench_data_plane, "checkpoints": checkpoints.main, "collective": bench_collective,
          "groups": groups.main, "turns": turns.main, "fork": fork.main, "crowd": crowd.main,
+         "shares": shares.main,
          "coordinator": bench_coordinator,
          "straggler": straggler.main, "memory": memory.main, "recompute": bench_recompute, "pipeline": bench_pipeline,
          "search": bench_search,
@@ -144,7 +146,8 @@ PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench
 
 def main():
     for name in sys.argv[1:] or ("training", "engine", "optimizers", "data", "data-plane", "checkpoints",
-                                "collective", "groups", "turns", "fork", "crowd", "coordinator", "straggler", "memory", "recompute",
+                                "collective", "groups", "turns", "fork", "crowd", "shares", "coordinator", "straggler",
+                                "memory", "recompute",
                                 "pipeline"):
         PARTS[name]()
         sys.stdout.flush()

@@ -75,7 +75,7 @@ static void hosted_block_put_off(struct hosted_block *block, struct parameters_c
     return;
   }
   err_set(&err, ERR_BUSY, "block %u: calls that wait for a version take all of their %zu MiB", block->index,
-          shard_budgets(block->shard)->calls.bytes_max >> 20);
+          shard_budgets(block->queue->shard)->calls.bytes_max >> 20);
   parameters_call_refuse(call, &err);
 }
 

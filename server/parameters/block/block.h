@@ -12,10 +12,10 @@
 #include "server/parameters/snapshot/snapshot.h"
 
 struct hosted_block {
-  struct hosted_run *run; /* which owns the block */
-  struct shard *shard;
-  struct pool *pool; /* the shard's for this run */
-  uint32_t index;    /* in the model */
+  struct hosted_run *run;  /* which owns the block */
+  struct job_queue *queue; /* the run's at the block's shard */
+  struct pool *pool;       /* likewise */
+  uint32_t index;          /* in the model */
   uint32_t elems;
   enum block_kind kind;
   bool has_metrics;

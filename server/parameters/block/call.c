@@ -27,7 +27,7 @@ void parameters_call_put(struct parameters_call *call) {
 }
 
 static struct budget *call_budget(const struct parameters_call *call) {
-  return &shard_budgets(call->block->shard)->calls;
+  return &shard_budgets(call->block->queue->shard)->calls;
 }
 
 bool parameters_call_park(struct parameters_call *call) {

@@ -36,7 +36,7 @@ static int collection_init(struct exchange *exchange, uint32_t number, struct er
 int exchange_init(struct exchange *exchange, const struct exchange_setup *setup, struct err *err) {
   struct hosted_run *run = setup->run;
   exchange->run = run;
-  exchange->shard = setup->shard;
+  exchange->queue = setup->queue;
   exchange->collections = mem_new(exchange->run->sums.n_phases * sizeof *exchange->collections);
   for (uint32_t p = 0; p < exchange->run->sums.n_phases; p++)
     if (collection_init(exchange, p, err))
@@ -68,9 +68,9 @@ static struct hosted_block *block_of_ticket(struct job *job) {
   return (struct hosted_block *)((char *)job - offsetof(struct hosted_block, update.ticket));
 }
 
-static void exchange_post(struct hosted_block *block, struct shard *shard, void (*run)(struct job *job)) {
+static void exchange_post(struct hosted_block *block, struct job_queue *queue, void (*run)(struct job *job)) {
   block->update.ticket = (struct job){.run = run};
-  shard_post(shard, &block->update.ticket);
+  shard_post(queue, &block->update.ticket);
 }
 
 /* On the exchange's shard. */
@@ -91,7 +91,7 @@ static void exchange_on_contribution(struct job *job) {
 
 void exchange_contribute(struct exchange *exchange, struct hosted_block *block) {
   hosted_run_get(exchange->run);
-  exchange_post(block, exchange->shard, exchange_on_contribution);
+  exchange_post(block, exchange->queue, exchange_on_contribution);
 }
 
 /* On the block's shard. The reference is its contribution's. */
@@ -109,7 +109,7 @@ void exchange_release(struct exchange *exchange, uint32_t phase, struct hosted_b
   exchange->collections[phase].values[block->index] = NULL;
   if (err)
     hosted_block_set_fault(block, err);
-  exchange_post(block, block->shard, exchange_deliver);
+  exchange_post(block, block->queue, exchange_deliver);
 }
 
 /* Always in the order of blocks. */

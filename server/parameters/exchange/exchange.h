@@ -14,15 +14,15 @@ struct hosted_run;
 
 struct exchange {
   struct hosted_run *run;
-  struct shard *shard;            /* outlives the run */
+  struct job_queue *queue;        /* the run's at the exchange's shard */
   struct collection *collections; /* [run->sums.n_phases] */
   struct sums_route *keeper; /* where we send contributions; NULL if we keep the sums, or none are needed */
   struct batch *batches;     /* of contributions, to be used again */
 };
 
 struct exchange_setup {
-  struct hosted_run *run; /* knows its place among servers, but has no blocks yet */
-  struct shard *shard;
+  struct hosted_run *run;          /* knows its place among servers, but has no blocks yet */
+  struct job_queue *queue;         /* outlives the exchange */
   struct sums_client *sums_client; /* outlives the run; may be NULL with one server */
   const char *keeper;              /* the address of the order's first server */
 };

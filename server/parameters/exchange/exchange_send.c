@@ -98,7 +98,7 @@ static void batch_on_done(struct errand *errand, const struct err *err, const We
             batch->request.n_values, reply->n_totals);
   else if (reply)
     memcpy(batch->values, reply->totals, reply->n_totals * sizeof *reply->totals);
-  shard_post(batch->exchange->shard, &batch->arrival);
+  shard_post(batch->exchange->queue, &batch->arrival);
 }
 
 static void batch_give_out(struct batch *batch) {

@@ -125,7 +125,7 @@ void exchange_serve(struct exchange *exchange, struct rpc_call *rpc, const Weir_
   call->rpc = rpc;
   call->refs = 2;
   rpc_call_set_user(rpc, call);
-  if (shard_offer(exchange->shard, &call->arrival) == 0)
+  if (shard_offer(exchange->queue, &call->arrival) == 0)
     return;
   rpc_call_set_user(rpc, NULL);
   rpc_call_fail(rpc, ERR_BUSY, "run '%s': too many calls wait for the shard that adds sums",
@@ -143,7 +143,7 @@ void exchange_on_closed(struct rpc_call *rpc) {
     return;
   }
   call->departure = (struct job){.run = sums_call_departed};
-  shard_post(call->run->exchange->shard, &call->departure);
+  shard_post(call->run->exchange->queue, &call->departure);
 }
 
 static void sums_call_departed(struct job *job) {

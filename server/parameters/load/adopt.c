@@ -19,7 +19,7 @@ struct lending {
 struct shard_lending {
   struct job job;
   struct lending *lending;
-  struct shard *shard;
+  struct job_queue *queue; /* of the lending run */
 };
 
 static bool is_same_cut(const struct hosted_run *run, const struct hosted_run *parent, struct err *err);
@@ -80,7 +80,7 @@ static void shard_lend(struct job *job) {
   struct shard_lending *own = (struct shard_lending *)job;
   struct lending *lending = own->lending;
   for (uint32_t b = 0; b < lending->run->n_own; b++)
-    if (lending->run->blocks[b].shard == own->shard)
+    if (lending->run->blocks[b].queue == own->queue)
       lending->contents[b] = hosted_block_lend(&lending->run->blocks[b], lending->version);
   sem_post(&lending->answers);
 }
@@ -92,8 +92,8 @@ static void lend(struct lending *lending) {
   sem_init(&lending->answers, 0, 0);
   for (uint32_t s = 0; s < n; s++) {
     shards[s] = (struct shard_lending){
-        .job = {.run = shard_lend}, .lending = lending, .shard = hosted_run_shard(lending->run, s)};
-    shard_post(shards[s].shard, &shards[s].job);
+        .job = {.run = shard_lend}, .lending = lending, .queue = hosted_run_queue(lending->run, s)};
+    shard_post(shards[s].queue, &shards[s].job);
   }
   for (uint32_t answered = 0; answered < n;)
     answered += sem_wait(&lending->answers) == 0; /* else a signal came */

@@ -14,7 +14,7 @@
 #include "server/parameters/load/initial.h"
 
 struct run_shard {
-  struct shard *shard;
+  struct job_queue queue;
   struct hosted_run *run;
   struct pool pool;
   struct job unload;
@@ -62,11 +62,16 @@ int hosted_run_new(const struct run_setup *setup, struct hosted_run **out, struc
   return code;
 }
 
+static void run_leave_shard(struct run_shard *shard) {
+  pool_fini(&shard->pool);
+  shard_close_queue(&shard->queue);
+}
+
 static void run_dispose(struct hosted_run *run) {
   for (uint32_t b = 0; run->blocks && b < run->n_own; b++)
     hosted_block_fini(&run->blocks[b]);
   for (uint32_t s = 0; s < run->n_shards; s++)
-    pool_fini(&run->shards[s].pool);
+    run_leave_shard(&run->shards[s]);
   if (run->exchange)
     exchange_fini(run->exchange);
   exchange_plan_fini(&run->sums);
@@ -149,7 +154,8 @@ static int run_place(struct hosted_run *run, const struct run_setup *setup, cons
   run->n_shards = setup->n_shards;
   run->shards = mem_new(run->n_shards * sizeof *run->shards);
   for (uint32_t s = 0; s < run->n_shards; s++) {
-    run->shards[s] = (struct run_shard){.shard = setup->shards[s], .run = run};
+    run->shards[s] = (struct run_shard){.run = run};
+    shard_open_queue(setup->shards[s], &run->shards[s].queue, run->spec->workers->weight);
     pool_init(&run->shards[s].pool, &shard_budgets(setup->shards[s])->parts);
   }
   return 0;
@@ -158,7 +164,7 @@ static int run_place(struct hosted_run *run, const struct run_setup *setup, cons
 static int run_make_exchange(struct hosted_run *run, const struct run_setup *setup, const struct model *model,
                              struct err *err) {
   struct exchange_setup exchange = {.run = run,
-                                    .shard = setup->shards[0],
+                                    .queue = &run->shards[0].queue,
                                     .sums_client = setup->sums_client,
                                     .keeper = setup->order->servers[0]->address};
   exchange_plan_init(&run->sums, model, run->optimizer, run->spec->train->has_clip_norm);
@@ -177,7 +183,7 @@ static int run_make_blocks(struct hosted_run *run, const struct model *model, st
     if (run->own[b] < 0)
       continue;
     run->n_own++;
-    block->shard = shard->shard;
+    block->queue = &shard->queue;
     block->pool = &shard->pool;
     if (hosted_block_init(block, run, model, b, err))
       return err->code;
@@ -213,19 +219,25 @@ void hosted_run_versions(const struct hosted_run *run, uint64_t *lowest, uint64_
   }
 }
 
-/* On each shard: what its blocks have kept may be due. */
+/* On each shard: what its blocks have kept may be due. A job looks at one of them, since it may have to be
+   updated, and other runs have their turns in between. */
 struct raising {
   struct job job;
   struct run_shard *shard;
+  uint32_t block; /* the first that has not been looked at */
 };
 
 static void run_go_on_shard(struct job *job) {
   struct raising *raising = (struct raising *)job;
   struct run_shard *shard = raising->shard;
   struct hosted_run *run = shard->run;
-  for (uint32_t b = 0; b < run->n_own; b++)
-    if (run->blocks[b].pool == &shard->pool)
-      hosted_block_go_on(&run->blocks[b]);
+  while (raising->block < run->n_own && run->blocks[raising->block].queue != &shard->queue)
+    raising->block++;
+  if (raising->block < run->n_own) {
+    hosted_block_go_on(&run->blocks[raising->block++]);
+    shard_post(&shard->queue, &raising->job);
+    return;
+  }
   hosted_run_put(run);
   free(raising);
 }
@@ -246,7 +258,7 @@ void hosted_run_raise_hold(struct hosted_run *run, uint64_t hold) {
     struct raising *raising = mem_new(sizeof *raising);
     *raising = (struct raising){.job = {.run = run_go_on_shard}, .shard = &run->shards[s]};
     hosted_run_get(run);
-    shard_post(run->shards[s].shard, &raising->job);
+    shard_post(&run->shards[s].queue, &raising->job);
   }
 }
 
@@ -262,7 +274,7 @@ static void run_arm_shard(struct job *job) {
   struct run_shard *shard = arming->shard;
   struct hosted_run *run = shard->run;
   for (uint32_t b = 0; b < run->n_own; b++)
-    if (run->blocks[b].pool == &shard->pool)
+    if (run->blocks[b].queue == &shard->queue)
       hosted_block_arm(&run->blocks[b], arming->snapshot);
   snapshot_put(arming->snapshot);
   hosted_run_put(run);
@@ -275,7 +287,7 @@ void hosted_run_arm(struct hosted_run *run, struct snapshot *snapshot) {
     *arming = (struct arming){
         .job = {.run = run_arm_shard}, .shard = &run->shards[s], .snapshot = snapshot_get(snapshot)};
     hosted_run_get(run);
-    shard_post(run->shards[s].shard, &arming->job);
+    shard_post(&run->shards[s].queue, &arming->job);
   }
 }
 
@@ -288,25 +300,34 @@ static void run_unload_shard(struct job *job) {
   if (shard == run->shards) /* the exchange's */
     exchange_cancel(run->exchange, &err);
   for (uint32_t b = 0; b < run->n_own; b++)
-    if (run->blocks[b].pool == &shard->pool)
+    if (run->blocks[b].queue == &shard->queue)
       hosted_block_cancel(&run->blocks[b], &err);
   hosted_run_put(run);
 }
 
-struct shard *hosted_run_shard(const struct hosted_run *run, uint32_t s) {
-  return run->shards[s].shard;
+uint64_t hosted_run_served_ns(struct hosted_run *run) {
+  uint64_t served_ns = 0;
+  for (uint32_t s = 0; s < run->n_shards; s++)
+    served_ns += shard_served_ns(&run->shards[s].queue);
+  return served_ns;
 }
 
-static void run_log_traffic(const struct hosted_run *run, const char *reason) {
+struct job_queue *hosted_run_queue(const struct hosted_run *run, uint32_t s) {
+  return &run->shards[s].queue;
+}
+
+static void run_log_traffic(struct hosted_run *run, const char *reason) {
   const struct traffic *traffic = &run->traffic;
+  uint64_t served_ns = hosted_run_served_ns(run);
   log_event(LOG_INFO, "parameters", "run_unloaded",
             "run=%s incarnation=%llu gradients=%llu gradient_bytes=%llu weights=%llu weight_bytes=%llu "
-            "reason=\"%.200s\"",
+            "shard_seconds=%.3f reason=\"%.200s\"",
             run->id, (unsigned long long)run->incarnation,
             (unsigned long long)__atomic_load_n(&traffic->gradients, __ATOMIC_RELAXED),
             (unsigned long long)__atomic_load_n(&traffic->gradient_bytes, __ATOMIC_RELAXED),
             (unsigned long long)__atomic_load_n(&traffic->weights, __ATOMIC_RELAXED),
-            (unsigned long long)__atomic_load_n(&traffic->weight_bytes, __ATOMIC_RELAXED), reason);
+            (unsigned long long)__atomic_load_n(&traffic->weight_bytes, __ATOMIC_RELAXED),
+            clock_seconds(served_ns), reason);
 }
 
 void hosted_run_unload(struct hosted_run *run, const char *reason) {
@@ -315,6 +336,6 @@ void hosted_run_unload(struct hosted_run *run, const char *reason) {
   for (uint32_t s = 0; s < run->n_shards; s++) {
     hosted_run_get(run);
     run->shards[s].unload.run = run_unload_shard;
-    shard_post(run->shards[s].shard, &run->shards[s].unload);
+    shard_post(&run->shards[s].queue, &run->shards[s].unload);
   }
 }

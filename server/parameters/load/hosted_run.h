@@ -35,8 +35,11 @@ struct hosted_block *hosted_run_block(struct hosted_run *run, uint32_t index, st
    maximum, the last version and 0. Any thread. */
 void hosted_run_versions(const struct hosted_run *run, uint64_t *lowest, uint64_t *highest);
 
-/* Shard s of the n_shards, among which its blocks are. */
-struct shard *hosted_run_shard(const struct hosted_run *run, uint32_t s);
+/* Its queue at shard s of the n_shards, among which its blocks are. */
+struct job_queue *hosted_run_queue(const struct hosted_run *run, uint32_t s);
+
+/* What the run has taken of the shards' time so far. Any thread. */
+uint64_t hosted_run_served_ns(struct hosted_run *run);
 
 /* Raises the run's hold; UINT64_MAX: there is none any more. One that is no higher than the present one
    changes nothing. Any thread, never blocks. */

@@ -23,7 +23,7 @@ void hosted_run_tell_late(struct hosted_run *run, const struct pace_late *late) 
       (struct collection){.job = {.run = collection_run}, .run = hosted_run_get(run), .late = *late};
   collection->microbatches = mem_new(marks_words(run->plan.microbatches) * sizeof(uint64_t));
   collection->chunks = mem_new(marks_words(run->plan.eval_chunks) * sizeof(uint64_t));
-  shard_post(hosted_run_shard(run, 0), &collection->job);
+  shard_post(hosted_run_queue(run, 0), &collection->job);
 }
 
 static void collection_free(struct collection *collection) {
@@ -82,16 +82,16 @@ static void collection_tell(const struct collection *collection) {
 static void collection_run(struct job *job) {
   struct collection *collection = (struct collection *)job;
   struct hosted_run *run = collection->run;
-  struct shard *shard = hosted_run_shard(run, collection->shard);
+  const struct job_queue *queue = hosted_run_queue(run, collection->shard);
   struct err err;
   bool is_unloaded = hosted_run_is_unloaded(run, &err);
   for (uint32_t b = 0; !is_unloaded && b < run->n_own; b++) {
     const struct hosted_block *block = &run->blocks[b];
-    if (block->shard == shard && block->version == collection->late.step)
+    if (block->queue == queue && block->version == collection->late.step)
       hosted_block_missing(block, collection->microbatches, collection->chunks);
   }
   if (!is_unloaded && ++collection->shard < run->n_shards) {
-    shard_post(hosted_run_shard(run, collection->shard), &collection->job);
+    shard_post(hosted_run_queue(run, collection->shard), &collection->job);
     return;
   }
   if (!is_unloaded)

@@ -1,23 +1,24 @@
-/* Shards: threads with a queue of jobs. */
+/* Shards: threads with queues of jobs. */
 #include "server/parameters/run/shard.h"
 
 #include <pthread.h>
-#include <semaphore.h>
 #include <stdlib.h>
 
 #include "common/agree/float_setting.h"
+#include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/memory.h"
 
+/* Of each run. */
 enum { JOBS_MAX = 4096, JOB_BYTES_MAX = 128 * 1024 * 1024 };
 
 struct shard {
   pthread_t thread;
   struct shard_budgets *budgets;
-  pthread_mutex_t lock; /* what follows */
-  pthread_cond_t posted;
-  struct job *first, **last;
-  size_t n_jobs, size_bytes;
+  pthread_mutex_t lock; /* what follows, and the queues */
+  pthread_cond_t posted, settled;
+  struct fair_queue queues;
+  bool is_busy; /* a job runs */
   bool is_stopping;
 };
 
@@ -25,10 +26,11 @@ static void *shard_main(void *argument);
 
 struct shard *shard_new(struct shard_budgets *budgets) {
   struct shard *shard = mem_new(sizeof *shard);
-  shard->last = &shard->first;
   shard->budgets = budgets;
+  fair_queue_init(&shard->queues);
   pthread_mutex_init(&shard->lock, NULL);
   pthread_cond_init(&shard->posted, NULL);
+  pthread_cond_init(&shard->settled, NULL);
   CHECK(pthread_create(&shard->thread, NULL, shard_main, shard) == 0);
   return shard;
 }
@@ -37,22 +39,11 @@ struct shard_budgets *shard_budgets(const struct shard *shard) {
   return shard->budgets;
 }
 
-struct settling {
-  struct job job;
-  sem_t is_over;
-};
-
-static void settling_run(struct job *job) {
-  sem_post(&((struct settling *)job)->is_over);
-}
-
 void shard_settle(struct shard *shard) {
-  struct settling settling = {.job = {.run = settling_run}};
-  sem_init(&settling.is_over, 0, 0);
-  shard_post(shard, &settling.job);
-  while (sem_wait(&settling.is_over)) /* a signal came */
-    continue;
-  sem_destroy(&settling.is_over);
+  pthread_mutex_lock(&shard->lock);
+  while (shard->queues.first || shard->is_busy)
+    pthread_cond_wait(&shard->settled, &shard->lock);
+  pthread_mutex_unlock(&shard->lock);
 }
 
 void shard_free(struct shard *shard) {
@@ -63,34 +54,62 @@ void shard_free(struct shard *shard) {
   pthread_cond_signal(&shard->posted);
   pthread_mutex_unlock(&shard->lock);
   pthread_join(shard->thread, NULL);
+  pthread_cond_destroy(&shard->settled);
   pthread_cond_destroy(&shard->posted);
   pthread_mutex_destroy(&shard->lock);
   free(shard);
 }
 
-static void shard_append_locked(struct shard *shard, struct job *job) {
-  job->next = NULL;
-  *shard->last = job;
-  shard->last = &job->next;
-  shard->n_jobs++;
-  shard->size_bytes += job->size_bytes;
-  pthread_cond_signal(&shard->posted);
+void shard_open_queue(struct shard *shard, struct job_queue *queue, double weight) {
+  job_queue_init(queue, shard, weight);
 }
 
-int shard_offer(struct shard *shard, struct job *job) {
+void shard_close_queue(struct job_queue *queue) {
+  struct shard *shard = queue->shard;
+  pthread_mutex_lock(&shard->lock);
+  fair_queue_remove(&shard->queues, queue);
+  pthread_mutex_unlock(&shard->lock);
+}
+
+uint64_t shard_served_ns(struct job_queue *queue) {
+  uint64_t served_ns;
+  pthread_mutex_lock(&queue->shard->lock);
+  served_ns = queue->served_ns;
+  pthread_mutex_unlock(&queue->shard->lock);
+  return served_ns;
+}
+
+static void shard_add_locked(struct job_queue *queue, struct job *job) {
+  fair_queue_add(&queue->shard->queues, queue, job);
+  pthread_cond_signal(&queue->shard->posted);
+}
+
+int shard_offer(struct job_queue *queue, struct job *job) {
+  struct shard *shard = queue->shard;
   bool is_full;
   pthread_mutex_lock(&shard->lock);
-  is_full = shard->n_jobs >= JOBS_MAX || shard->size_bytes + job->size_bytes > JOB_BYTES_MAX;
+  is_full = queue->n_jobs >= JOBS_MAX || queue->size_bytes + job->size_bytes > JOB_BYTES_MAX;
   if (!is_full)
-    shard_append_locked(shard, job);
+    shard_add_locked(queue, job);
   pthread_mutex_unlock(&shard->lock);
   return is_full ? ERR_BUSY : 0;
 }
 
-void shard_post(struct shard *shard, struct job *job) {
+void shard_post(struct job_queue *queue, struct job *job) {
+  struct shard *shard = queue->shard;
   pthread_mutex_lock(&shard->lock);
-  shard_append_locked(shard, job);
+  shard_add_locked(queue, job);
   pthread_mutex_unlock(&shard->lock);
+}
+
+/* NULL: the shard stops. */
+static struct job *shard_wait_locked(struct shard *shard) {
+  struct job *job;
+  while (!(job = fair_queue_take(&shard->queues)) && !shard->is_stopping) {
+    pthread_cond_broadcast(&shard->settled);
+    pthread_cond_wait(&shard->posted, &shard->lock);
+  }
+  return job;
 }
 
 static void *shard_main(void *argument) {
@@ -98,20 +117,14 @@ static void *shard_main(void *argument) {
   struct job *job;
   float_setting_require("shard");
   pthread_mutex_lock(&shard->lock);
-  for (;;) {
-    while (!shard->first && !shard->is_stopping)
-      pthread_cond_wait(&shard->posted, &shard->lock);
-    job = shard->first;
-    if (!job)
-      break;
-    shard->first = job->next;
-    if (!shard->first)
-      shard->last = &shard->first;
-    shard->n_jobs--;
-    shard->size_bytes -= job->size_bytes;
+  while ((job = shard_wait_locked(shard))) {
+    uint64_t begin_ns = clock_now_ns();
+    shard->is_busy = true;
     pthread_mutex_unlock(&shard->lock);
     job->run(job);
     pthread_mutex_lock(&shard->lock);
+    shard->is_busy = false;
+    fair_queue_charge(&shard->queues, clock_now_ns() - begin_ns);
   }
   pthread_mutex_unlock(&shard->lock);
   return NULL;

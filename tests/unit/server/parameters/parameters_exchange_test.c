@@ -194,7 +194,7 @@ static void wait_sums_parked(struct parameters_fixture *f, int n_parked) {
   uint64_t until_ns = clock_now_ns() + (uint64_t)patience_seconds() * 1000000000;
   sem_init(&probe.done, 0, 0);
   do {
-    shard_post(probe.run->exchange->shard, &probe.job);
+    shard_post(probe.run->exchange->queue, &probe.job);
     sem_wait(&probe.done);
     sched_yield();
   } while (probe.n_parked != n_parked && clock_now_ns() < until_ns);

@@ -196,7 +196,7 @@ static void load_newer_incarnation(struct snapshot_fixture *f) {
   for (uint32_t b = 0; b < 2; b++) {
     struct parked_probe probe = {.job = {.run = parked_probe_run}, .block = &newer->blocks[b]};
     sem_init(&probe.done, 0, 0);
-    shard_post(probe.block->shard, &probe.job);
+    shard_post(probe.block->queue, &probe.job);
     sem_wait(&probe.done);
     sem_destroy(&probe.done);
   }

@@ -10,7 +10,7 @@ from harness import program
 ROUNDS = 3
 STEPS = 200
 QUIET = "1:256:5000:1"  # workers, width of the model, microseconds of pause, weight: 1.1 MB each way a step
-BURSTING = {"2 workers": "2:4096:0:1", "8 workers": "8:4096:0:1", "64 workers": "64:4096:0:1"}  # 17 MB a worker and step
+BURSTING = {"2 workers": "2:4096:0:1", "8 workers": "8:4096:0:1", "24 workers": "24:4096:0:1"}  # 17 MB a worker and step
 EVEN = {"weights 1 and 1": ("8:2048:0:1", "8:2048:0:1"), "weights 1 and 3": ("8:2048:0:1", "8:2048:0:3")}
 EVEN_STEPS = 30
 

@@ -5,6 +5,8 @@
 #include "client/command.h"
 #include "client/terminal/output.h"
 
+enum { MESSAGE_MAX = 64 };
+
 static void servers_print(const Weir__ListServersReply *reply);
 
 static int servers_run(const struct args *args) {
@@ -24,6 +26,17 @@ static int servers_run(const struct args *args) {
   return err.code ? command_fail(&err) : EXIT_DONE;
 }
 
+/* Of one that drains, how far that is. */
+static const char *server_message(const Weir__ServerInfo *server, char text[MESSAGE_MAX]) {
+  if (!server->draining)
+    return server->message;
+  if (server->runs == 0)
+    return "drained: it may be stopped";
+  snprintf(text, MESSAGE_MAX, "draining: it has blocks of %u run%s", server->runs,
+           server->runs == 1 ? "" : "s");
+  return text;
+}
+
 static void servers_print(const Weir__ListServersReply *reply) {
   static const char *const headings[] = {"SERVER",   "ADDRESS",    "HOST",    ">PID", ">BLOCKS",
                                          ">WEIGHTS", ">CONNECTED", "MESSAGE", NULL};
@@ -31,14 +44,14 @@ static void servers_print(const Weir__ListServersReply *reply) {
   table_init(&table, headings);
   for (size_t i = 0; i < reply->n_servers; i++) {
     const Weir__ServerInfo *server = reply->servers[i];
-    char pid[16], blocks[16], bytes[OUTPUT_TEXT_MAX], connected[OUTPUT_TEXT_MAX];
+    char pid[16], blocks[16], bytes[OUTPUT_TEXT_MAX], connected[OUTPUT_TEXT_MAX], text[MESSAGE_MAX];
     snprintf(pid, sizeof pid, "%u", server->pid);
     output_clean(server->message);
     snprintf(blocks, sizeof blocks, "%u", server->blocks);
-    table_row(&table,
-              (const char *const[]){server->id, server->address, server->host, pid, blocks,
-                                    output_bytes(server->bytes, bytes),
-                                    output_duration(server->connected_seconds, connected), server->message});
+    table_row(&table, (const char *const[]){server->id, server->address, server->host, pid, blocks,
+                                            output_bytes(server->bytes, bytes),
+                                            output_duration(server->connected_seconds, connected),
+                                            server_message(server, text)});
   }
   table_print(&table, stdout);
   table_fini(&table);

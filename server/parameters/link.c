@@ -28,7 +28,8 @@ struct link {
   char *id;              /* in the present membership */
   uint64_t membership;   /* the number of the present or last one, from 1 */
   bool is_member;
-  bool is_behind; /* a report waits, or may */
+  bool is_behind;   /* a report waits, or may */
+  bool is_draining; /* we are to be given no blocks */
   bool is_stopping;
 };
 
@@ -111,6 +112,9 @@ static void link_on_hello(void *user, Weir__Hello *hello, struct arena *arena) {
   struct link *link = user;
   struct hosted_run **runs;
   int n = run_table_list(link->options.runs, &runs);
+  pthread_mutex_lock(&link->lock);
+  hello->draining = link->is_draining;
+  pthread_mutex_unlock(&link->lock);
   hello->runs = arena_new(arena, (size_t)n * sizeof *hello->runs);
   for (int i = 0; i < n; i++) {
     Weir__HostedRun *hosted = arena_new(arena, sizeof *hosted);
@@ -390,6 +394,14 @@ static void link_obey_unload(struct link *link, const Weir__UnloadRun *order) {
   run_table_remove(link->options.runs, order->run, order->reason);
 }
 
+/* The coordinator takes what we have away; its successor is to know, too. */
+static void link_obey_drain(struct link *link) {
+  log_event(LOG_INFO, "parameters", "drain", "id=%s", link->id);
+  pthread_mutex_lock(&link->lock);
+  link->is_draining = true;
+  pthread_mutex_unlock(&link->lock);
+}
+
 static void link_on_order(void *user, const Weir__Order *order) {
   struct link *link = user;
   uint64_t membership = link->membership; /* which ends only after this callback */
@@ -405,6 +417,9 @@ static void link_on_order(void *user, const Weir__Order *order) {
     break;
   case WEIR__ORDER__BODY_HOLD:
     link_obey_hold(link, order->hold);
+    break;
+  case WEIR__ORDER__BODY_DRAIN:
+    link_obey_drain(link);
     break;
   case WEIR__ORDER__BODY_UNLOAD:
     link_obey_unload(link, order->unload);

@@ -30,7 +30,7 @@ static void take_event(struct coordinator *coordinator, const struct coordinator
 static void member_message(struct coordinator *coordinator, struct member *member,
                            const Weir__MemberMessage *message);
 static void worker_leaving(struct member *worker);
-static void worker_drain(struct coordinator *coordinator, const char *id);
+static void member_drain(struct coordinator *coordinator, const char *id);
 static void excuse_members(struct coordinator *coordinator);
 static void close_missing(struct coordinator *coordinator);
 static struct member *find_member(const struct coordinator *coordinator, uint64_t key);
@@ -112,8 +112,8 @@ static bool take_wish(struct coordinator *coordinator, const struct coordinator_
   case EVENT_WORKER_READMITTED:
     coordinator_readmit(coordinator, event->readmitted);
     return true;
-  case EVENT_WORKER_DRAINED:
-    worker_drain(coordinator, event->drained);
+  case EVENT_MEMBER_DRAINED:
+    member_drain(coordinator, event->drained);
     return true;
   default:
     return false;
@@ -227,13 +227,16 @@ static void member_message(struct coordinator *coordinator, struct member *membe
   }
 }
 
-/* It remembers that for us, and for our successor. */
-static void worker_drain(struct coordinator *coordinator, const char *id) {
+/* The member remembers that for us, and for our successor. */
+static void member_drain(struct coordinator *coordinator, const char *id) {
   for (int i = 0; i < coordinator->n_members; i++) {
     struct member *member = coordinator->members[i];
-    if (member->role != WEIR__ROLE__WORKER || strcmp(member->id, id) != 0)
+    if (strcmp(member->id, id) != 0)
       continue;
-    worker_leaving(member);
+    if (member->role == WEIR__ROLE__SERVER)
+      coordinator_server_drain(member);
+    else
+      worker_leaving(member);
     coordinator_order_drain(coordinator, member);
   }
 }

@@ -43,6 +43,7 @@ static void say_late(const struct coordinator *coordinator, const struct run *ru
 
 static void say_teams(struct coordinator *coordinator, const struct run *run, struct clauses *clauses);
 static void say_pausing(const struct run *run, struct clauses *clauses);
+static void say_moving(const struct coordinator *coordinator, const struct run *run, struct clauses *clauses);
 static void say_doubts(const struct run *run, struct clauses *clauses);
 static void say_quarantines(const struct coordinator *coordinator, const struct run *run,
                             struct clauses *clauses);
@@ -67,6 +68,7 @@ void coordinator_explain(struct coordinator *coordinator, struct run *run) {
     break;
   case WEIR__RUN_STATE__RUNNING:
     say_pausing(run, &clauses);
+    say_moving(coordinator, run, &clauses);
     say_store(coordinator, run, &clauses);
     say_lost(coordinator, run, &clauses);
     say_unreached(coordinator, run, &clauses);
@@ -77,6 +79,7 @@ void coordinator_explain(struct coordinator *coordinator, struct run *run) {
     break;
   case WEIR__RUN_STATE__HELD:
     say_pausing(run, &clauses);
+    say_moving(coordinator, run, &clauses);
     say_store(coordinator, run, &clauses);
     say_lost(coordinator, run, &clauses);
     break;
@@ -98,6 +101,24 @@ static void say_pausing(const struct run *run, struct clauses *clauses) {
     clauses_add(clauses, "%s at step %llu", what, (unsigned long long)run->checkpointing.step);
   else if (run->is_pausing)
     clauses_add(clauses, "%s", what);
+}
+
+static void say_moving(const struct coordinator *coordinator, const struct run *run,
+                       struct clauses *clauses) {
+  for (int i = 0; i < run->n_servers && !run->is_load_due; i++) {
+    const struct member *server = run->servers[i].member;
+    if (!server || !server->is_draining)
+      continue;
+    if (run->checkpointing.is_for_move)
+      clauses_add(clauses, "its blocks leave %s (%s) at step %llu", server->id, server->address,
+                  (unsigned long long)run->checkpointing.step);
+    else
+      clauses_add(clauses, "its blocks are to leave %s (%s)%s", server->id, server->address,
+                  !coordinator_has_server(coordinator, run) ? ", but there is no other server"
+                  : coordinator_has_room(coordinator, run, NULL)
+                      ? ""
+                      : ", but the other servers have no room for them");
+  }
 }
 
 static void say_store(const struct coordinator *coordinator, const struct run *run, struct clauses *clauses) {

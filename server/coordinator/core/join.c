@@ -122,6 +122,7 @@ static struct member *member_new(struct coordinator *coordinator, uint64_t key, 
   member->fingerprint = text_copy_clean(hello->fingerprint, FINGERPRINT_MAX);
   member->labels = labels_copy((struct labels){hello->labels, hello->n_labels});
   member->memory_bytes = hello->memory_bytes;
+  member->is_draining = hello->role == WEIR__ROLE__SERVER && hello->draining;
   member->message = mem_strdup("");
   member->pid = hello->pid;
   member->executors = hello->executors ? hello->executors : 1;

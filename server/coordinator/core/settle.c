@@ -75,6 +75,7 @@ static void settle_run(struct coordinator *coordinator, struct run *run) {
   coordinator_admit_followers(coordinator, run);
   coordinator_weigh_reach(coordinator, run);
   move_misplaced(coordinator, run);
+  coordinator_move_when_due(coordinator, run);
   load_servers(coordinator, run);
   start_when_loaded(coordinator, run);
   coordinator_regroup_when_due(coordinator, run);
@@ -84,6 +85,8 @@ static void settle_run(struct coordinator *coordinator, struct run *run) {
   coordinator_finish_when_complete(coordinator, run);
   coordinator_pause_when_idle(coordinator, run);
   coordinator_checkpoint_when_due(coordinator, run);
+  if (run->is_view_due) /* workers are to stand at the version of that */
+    coordinator_send_view(coordinator, run);
   coordinator_explain(coordinator, run);
 }
 
@@ -180,7 +183,7 @@ static void choose_source_servers(const struct coordinator *coordinator, const s
   *n = 0;
   for (int i = 0; parent && i < parent->n_servers; i++) {
     struct member *member = parent->servers[i].member;
-    if (!member || *member->message || !coordinator_server_fits(run, member)) {
+    if (!member || *member->message || member->is_draining || !coordinator_server_fits(run, member)) {
       *n = 0;
       return;
     }

@@ -377,12 +377,14 @@ static void server_info(const struct coordinator *coordinator, const struct memb
   info->host = server->host;
   info->pid = server->pid;
   info->memory_bytes = server->memory_bytes;
+  info->draining = server->is_draining;
   info->connected_seconds = (double)(now_ms - server->joined_ms) / 1000;
   info->message = *server->message ? server->message : refusal_of(coordinator, server, arena);
   for (int i = 0; i < coordinator->n_runs; i++) {
     const struct run_server *part = coordinator_run_server(coordinator->runs[i], server);
     if (!part || coordinator->runs[i]->is_load_due)
       continue;
+    info->runs++;
     info->blocks += part->blocks;
     info->bytes += part->bytes;
   }

@@ -39,6 +39,12 @@ static uint64_t hold_of(const struct run *run) {
   return hold == UINT64_MAX ? 0 : hold;
 }
 
+/* That of workers, which also stand where the run is to move. */
+static uint64_t hold_of_workers(const struct run *run) {
+  const struct checkpointing *making = &run->checkpointing;
+  return making->is_for_move && making->step < coordinator_run_hold(run) ? making->step : hold_of(run);
+}
+
 void coordinator_order_welcome(struct coordinator *coordinator, const struct member *member) {
   Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_WELCOME);
   order->welcome = arena_new(&coordinator->actions->arena, sizeof *order->welcome);
@@ -52,8 +58,8 @@ void coordinator_order_beat(struct coordinator *coordinator, const struct member
   weir__beat__init(order->beat);
 }
 
-void coordinator_order_drain(struct coordinator *coordinator, const struct member *worker) {
-  Weir__Order *order = order_new(coordinator, worker, WEIR__ORDER__BODY_DRAIN);
+void coordinator_order_drain(struct coordinator *coordinator, const struct member *member) {
+  Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_DRAIN);
   order->drain = arena_new(&coordinator->actions->arena, sizeof *order->drain);
   weir__drain__init(order->drain);
 }
@@ -140,7 +146,7 @@ static Weir__View view_of(struct arena *arena, const struct run *run) {
   view.plan = coordinator_plan_message(arena, run);
   view.servers = coordinator_endpoints(arena, run);
   view.n_servers = (size_t)run->n_servers;
-  view.hold = hold_of(run);
+  view.hold = hold_of_workers(run);
   return view;
 }
 

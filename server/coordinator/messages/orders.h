@@ -8,8 +8,8 @@
 void coordinator_order_welcome(struct coordinator *coordinator, const struct member *member);
 /* Says that we are there: a member that hears nothing for long looks for another coordinator. */
 void coordinator_order_beat(struct coordinator *coordinator, const struct member *member);
-/* The worker is given no more work, and is to say so to whoever it joins. */
-void coordinator_order_drain(struct coordinator *coordinator, const struct member *worker);
+/* The member is given no more work, or blocks, and is to say so to whoever it joins. */
+void coordinator_order_drain(struct coordinator *coordinator, const struct member *member);
 void coordinator_order_load(struct coordinator *coordinator, const struct run *run,
                             const struct member *member);
 void coordinator_order_views(struct coordinator *coordinator, const struct run *run,

@@ -3,6 +3,7 @@
    recover.c  waits for lost servers, then rolls back to the newest checkpoint
    confirm.c  keeps servers that workers reach and the coordinator does not
    reach.c    weighs which workers reach which servers
+   move.c     takes runs off servers that drain
    restore.c  takes up the runs of a former coordinator */
 #ifndef WEIR_SERVER_COORDINATOR_RECOVERY_RECOVERY_H
 #define WEIR_SERVER_COORDINATOR_RECOVERY_RECOVERY_H
@@ -50,6 +51,16 @@ void coordinator_weigh_reach(struct coordinator *coordinator, struct run *run);
 /* A worker's heartbeat names the workers of its team that it does not reach. */
 void coordinator_mates_told(struct coordinator *coordinator, struct member *worker,
                             const Weir__Heartbeat *heartbeat);
+
+/* move.c */
+/* Whether there is a worker or a server of that id and, for the blocks of a server, another one. Errors:
+   NOT_FOUND, with what may have been meant; INVALID. */
+int coordinator_check_drain(const struct coordinator *coordinator, Weir__Role role, const char *id,
+                            struct err *err);
+/* No run is given the server any more, and those that have it move. */
+void coordinator_server_drain(struct member *server);
+/* Decides whether the run moves off servers that drain, and rolls it back once a checkpoint has all of it. */
+void coordinator_move_when_due(struct coordinator *coordinator, struct run *run);
 
 /* restore.c */
 void coordinator_run_restored(struct coordinator *coordinator, const struct restored_run *restored);

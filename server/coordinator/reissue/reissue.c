@@ -41,7 +41,8 @@ void coordinator_late(struct coordinator *coordinator, struct member *server, co
   double waited_s = late->waited_seconds > 0 ? late->waited_seconds : 0;
   struct reissue *reissue;
   bool is_partial;
-  if (!run || run->state != WEIR__RUN_STATE__RUNNING || late->step > run->plan.steps)
+  if (!run || run->state != WEIR__RUN_STATE__RUNNING || late->step > run->plan.steps ||
+      run->checkpointing.is_for_move) /* its workers stand still, as they are to */
     return;
   microbatches.n_duties = late->step < run->plan.steps ? run->plan.microbatches : 0;
   chunks.n_duties = plan_evaluates(&run->plan, late->step) ? run->plan.eval_chunks : 0;

@@ -20,6 +20,9 @@
 enum { PAUSE_LEAST_MS = 1000, PAUSE_MOST_MS = 30000, MESSAGE_MAX = 1000, SHA256_LENGTH = 64 };
 #define LEAD_MOST (UINT64_C(1) << 16)
 
+static bool is_awaited(struct run *run, bool is_soon);
+static void set_for_move(struct run *run, bool is_for_move);
+static bool stands_still(const struct coordinator *coordinator, const struct run *run, uint64_t newest);
 static void checkpoint_stand(struct coordinator *coordinator, struct run *run);
 static bool is_due_now(const struct coordinator *coordinator, const struct run *run);
 static uint64_t next_boundary(const struct plan *plan, uint64_t from);
@@ -46,18 +49,35 @@ void coordinator_checkpoint_when_due(struct coordinator *coordinator, struct run
     checkpoint_stand(coordinator, run);
     return;
   }
-  if (making->is_for_pause)
+  if (is_awaited(run, making->step > newest && making->step <= soon))
     return;
-  if (run->is_pausing && making->step > newest && making->step <= soon) {
-    making->is_for_pause = true;
-    return;
-  }
   is_due = is_due_now(coordinator, run);
-  if (making->step && !run->is_pausing && (!is_due || making->step <= soon))
+  if (making->step && !run->is_pausing && !run->is_moving && (!is_due || making->step <= soon))
     return; /* it is on its way */
-  step = is_due ? soon : next_boundary(&run->plan, soon);
+  step = !is_due ? next_boundary(&run->plan, soon) : stands_still(coordinator, run, newest) ? newest : soon;
   if (step < run->plan.steps && step < coordinator_run_hold(run)) /* there it has one in any case */
     checkpoint_order(coordinator, run, step);
+}
+
+/* Whether the one in the making is what the run waits for, to pause or to move; one that comes soon will do.
+ */
+static bool is_awaited(struct run *run, bool is_soon) {
+  struct checkpointing *making = &run->checkpointing;
+  making->is_for_pause |= run->is_pausing && is_soon;
+  set_for_move(run, run->is_moving && (making->is_for_move || is_soon));
+  return making->is_for_pause || making->is_for_move;
+}
+
+static void set_for_move(struct run *run, bool is_for_move) {
+  run->is_view_due |= run->checkpointing.is_for_move != is_for_move; /* it has the workers' hold */
+  run->checkpointing.is_for_move = is_for_move;
+}
+
+/* Nobody computes the next version for now, and the run moves: the newest one will do, unless a block is
+   ahead of it. */
+static bool stands_still(const struct coordinator *coordinator, const struct run *run, uint64_t newest) {
+  return run->is_moving && newest > 0 && newest != run->checkpointing.passed &&
+         coordinator_count_workers(coordinator, run, WORKER_READY) == 0;
 }
 
 /* Of the version at which nothing more is computed: the last one, or the one at which the run is held. */
@@ -80,7 +100,7 @@ static void checkpoint_stand(struct coordinator *coordinator, struct run *run) {
 static bool is_due_now(const struct coordinator *coordinator, const struct run *run) {
   const Weir__CheckpointSpec *spec = run->spec->checkpoint;
   double since_s = (double)(coordinator->now_ms - run->checkpointing.since_ms) / 1000;
-  return run->is_pausing || run->checkpointing.is_missed ||
+  return run->is_pausing || run->is_moving || run->checkpointing.is_missed ||
          (spec->has_every_seconds && since_s >= spec->every_seconds);
 }
 
@@ -102,6 +122,7 @@ static void checkpoint_order(struct coordinator *coordinator, struct run *run, u
   struct checkpointing *making = &run->checkpointing;
   making->step = step;
   making->is_for_pause = run->is_pausing;
+  set_for_move(run, run->is_moving);
   making->written_bytes = 0;
   memset(making->written, 0, run->n_blocks * sizeof *making->written);
   log_event(LOG_DEBUG, "coordinator", "checkpoint_ordered", "run=%s step=%llu newest=%llu", run->id,
@@ -115,6 +136,7 @@ static void checkpoint_order(struct coordinator *coordinator, struct run *run, u
 void coordinator_checkpoint_abandon(struct run *run) {
   run->checkpointing.step = 0;
   run->checkpointing.is_committing = run->checkpointing.is_for_pause = false;
+  set_for_move(run, false);
 }
 
 void coordinator_written(struct coordinator *coordinator, struct member *member,
@@ -138,6 +160,7 @@ static void write_failed(struct coordinator *coordinator, struct run *run, const
   struct checkpointing *making = &run->checkpointing;
   char *why;
   if (written->is_too_late && run->state == WEIR__RUN_STATE__RUNNING) {
+    making->passed = making->step;
     making->lead = making->lead * 2 < LEAD_MOST ? making->lead * 2 : LEAD_MOST;
     log_event(LOG_INFO, "coordinator", "checkpoint_too_late", "run=%s step=%llu id=%s lead=%llu", run->id,
               (unsigned long long)making->step, member->id, (unsigned long long)making->lead);
@@ -231,6 +254,7 @@ static void checkpoint_committed(struct coordinator *coordinator, struct run *ru
                                  const struct checkpoint_result *result) {
   struct checkpointing *making = &run->checkpointing;
   bool is_for_pause = making->is_for_pause;
+  run->is_move_due |= making->is_for_move;
   coordinator_checkpoint_add(run, result->info);
   coordinator_checkpoints_retain(coordinator, run);
   coordinator_checkpoint_abandon(run);

@@ -195,7 +195,7 @@ static void run_release(struct coordinator *coordinator, struct run *run) {
   coordinator_checkpoint_abandon(run);
   coordinator_reissue_free(run);
   coordinator_clock_stop(coordinator, run);
-  run->is_view_due = run->is_pausing = run->is_stopping = false;
+  run->is_view_due = run->is_pausing = run->is_stopping = run->is_moving = run->is_move_due = false;
   run->is_load_due = true;
 }
 
@@ -235,6 +235,7 @@ void coordinator_new_incarnation(struct coordinator *coordinator, struct run *ru
   if (run->uncut_step > step + 1)
     run->uncut_step = step + 1;
   run->is_load_due = true;
+  run->is_moving = run->is_move_due = false;
   run->is_save_awaited = run->is_save_due = run->is_info_due = true;
   run->is_start_awaited = false;
   run->awaited_ms = coordinator->now_ms;

@@ -238,6 +238,7 @@ static const struct rpc_method training_methods[TRAINING_METHODS] = {
     {.id = RPC_STOP_SWEEP, .on_message = shell_stop_sweep_on_message},
     {.id = RPC_LIST_WORKERS, .on_message = shell_list_workers_on_message},
     {.id = RPC_DRAIN_WORKER, .on_message = shell_drain_worker_on_message},
+    {.id = RPC_DRAIN_SERVER, .on_message = shell_drain_server_on_message},
     {.id = RPC_READMIT_WORKER, .on_message = shell_readmit_worker_on_message},
     {.id = RPC_LIST_SERVERS, .on_message = shell_list_servers_on_message},
     {.id = RPC_GET_MODEL, .on_message = shell_get_model_on_message},

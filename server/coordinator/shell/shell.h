@@ -45,7 +45,7 @@ struct members_save;
 struct saved_run;
 struct shell_sweep;
 
-enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 23, RUNS_LIVE_MAX = 500, RUN_ID_SIZE = 128 };
+enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 24, RUNS_LIVE_MAX = 500, RUN_ID_SIZE = 128 };
 
 /* The model of a run that is not over. */
 struct live_model {
@@ -165,6 +165,7 @@ void shell_list_runs_on_message(struct rpc_call *call, const void *message, stru
 void shell_get_run_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_list_workers_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_drain_worker_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_drain_server_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_readmit_worker_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_list_servers_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_get_model_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);

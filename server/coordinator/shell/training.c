@@ -4,6 +4,7 @@
 
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
+#include "server/coordinator/recovery/recovery.h"
 #include "server/coordinator/shell/shell.h"
 
 enum { PIECE_CALLS_MAX = 64 };
@@ -76,23 +77,46 @@ static void readmit_worker(struct coordinator_service *shell, struct rpc_call *c
   arena_fini(&arena);
 }
 
+static bool drain(struct coordinator_service *shell, struct rpc_call *call, Weir__Role role, const char *id) {
+  struct coordinator_event event = {.kind = EVENT_MEMBER_DRAINED, .drained = id};
+  struct err err = ERR_NONE;
+  if (coordinator_check_drain(shell->core, role, id, &err)) {
+    rpc_call_finish(call, &err);
+    return false;
+  }
+  shell_step(shell, &event);
+  return true;
+}
+
 static void drain_worker(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
   const Weir__DrainRequest *request = message;
-  struct coordinator_event event = {.kind = EVENT_WORKER_DRAINED, .drained = request->worker};
   Weir__ListWorkersReply reply;
   struct arena arena;
-  const Weir__WorkerInfo *found = NULL;
-  shell_step(shell, &event);
+  if (!drain(shell, call, WEIR__ROLE__WORKER, request->worker))
+    return;
   arena_init(&arena);
   coordinator_list_workers(shell->core, shell_now_ms(), &arena, &reply);
   for (size_t i = 0; i < reply.n_workers; i++)
-    if (reply.workers[i]->pid > 0 && strcmp(reply.workers[i]->id, request->worker) == 0)
-      found = reply.workers[i];
-  if (found)
-    rpc_call_reply(call, found, NULL);
-  else
-    rpc_call_fail(call, ERR_NOT_FOUND, "no worker '%.60s' is here: 'weir workers' lists those that are",
-                  request->worker);
+    if (reply.workers[i]->pid > 0 && strcmp(reply.workers[i]->id, request->worker) == 0) {
+      rpc_call_reply(call, reply.workers[i], NULL);
+      break;
+    }
+  arena_fini(&arena);
+}
+
+static void drain_server(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  const Weir__DrainServerRequest *request = message;
+  Weir__ListServersReply reply;
+  struct arena arena;
+  if (!drain(shell, call, WEIR__ROLE__SERVER, request->server))
+    return;
+  arena_init(&arena);
+  coordinator_list_servers(shell->core, shell_now_ms(), &arena, &reply);
+  for (size_t i = 0; i < reply.n_servers; i++)
+    if (strcmp(reply.servers[i]->id, request->server) == 0) {
+      rpc_call_reply(call, reply.servers[i], NULL);
+      break;
+    }
   arena_fini(&arena);
 }
 
@@ -168,6 +192,10 @@ void shell_list_workers_on_message(struct rpc_call *call, const void *message, s
 
 void shell_drain_worker_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   shell_ask(call, message, bytes, drain_worker);
+}
+
+void shell_drain_server_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, drain_server);
 }
 
 void shell_readmit_worker_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {

@@ -46,7 +46,7 @@ uint32_t coordinator_count_free(const struct coordinator *coordinator, const str
 bool coordinator_may_own_blocks(const struct coordinator *coordinator, const struct member *member,
                                 bool has_others) {
   uint64_t left_out_ms = coordinator->now_ms - member->left_out_ms;
-  if (member->role != WEIR__ROLE__SERVER)
+  if (member->role != WEIR__ROLE__SERVER || member->is_draining)
     return false;
   return !*member->message || (!has_others && left_out_ms >= LEFT_OUT_MS) ||
          (member->is_cut_off && left_out_ms >= CUT_OFF_MS);

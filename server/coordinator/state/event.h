@@ -88,7 +88,7 @@ enum coordinator_event_kind {
   EVENT_STORE_EMPTIED, /* the store has lost what it had: no checkpoint is left, every run is to be saved */
   EVENT_MEMBERS_RESTORED, /* what the store knew of members, before any joins */
   EVENT_WORKER_READMITTED,
-  EVENT_WORKER_DRAINED,
+  EVENT_MEMBER_DRAINED,
   EVENT_MODEL_LOST, /* neither the store nor the coordinator has the model of a run that is not over */
   EVENT_TICK,       /* every 100 ms or so: a long gap says that we did not run */
 };
@@ -126,7 +126,7 @@ struct coordinator_event {
     } model_lost;
     const Weir__Members *members; /* MEMBERS_RESTORED */
     const char *readmitted;       /* WORKER_READMITTED: as of coordinator_find_quarantine */
-    const char *drained;          /* WORKER_DRAINED: an id; unknown ones are ignored */
+    const char *drained;          /* MEMBER_DRAINED: an id; unknown ones are ignored */
     const char *store_message;    /* STORE: empty when it is well */
   };
 };

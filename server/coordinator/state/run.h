@@ -95,6 +95,8 @@ struct run {
   bool is_begun;         /* it ran: from then on one worker is enough to go on */
   bool is_pausing;
   bool is_stopping; /* it pauses, to be STOPPED then */
+  bool is_moving;   /* a server of it drains: it goes on without that one from its next checkpoint */
+  bool is_move_due; /* which is there */
   uint64_t idle_ms; /* while pausing: since when no worker is ready */
   char *cause;      /* why it was rolled back; empty once it runs again */
 

@@ -107,7 +107,7 @@ void user_stops(struct core_fixture *f, const char *run) {
 }
 
 void user_drains(struct core_fixture *f, const char *worker) {
-  struct coordinator_event event = {.kind = EVENT_WORKER_DRAINED, .drained = worker};
+  struct coordinator_event event = {.kind = EVENT_MEMBER_DRAINED, .drained = worker};
   core_step(f, &event);
 }
 

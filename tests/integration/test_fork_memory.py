@@ -32,6 +32,9 @@ class Standing(Forks):
         self.cluster.gate = self.of_forks
         return run
 
+    def placed(self):
+        return {worker["id"]: worker["run"] for worker in self.cluster.json("workers")}
+
     def hold(self, *spec):
         """A run that is held at STANDS, where it is evaluated; its worker is free."""
         run = self.submit(self.spec(*spec), *APART, f"train.hold={STANDS}", f"eval.at=[{STANDS}]")
@@ -190,21 +193,23 @@ def test_servers_that_die_take_both_back_to_the_checkpoint():
         assert forks.status(fork)["weights_sha256"] == expected["weights"]
 
 
-def test_a_coordinator_that_dies_leaves_the_fork_in_memory():
+def test_a_coordinator_that_dies_leaves_forks_in_memory_and_its_successor_knows_of_it():
     with Folder() as folder, Standing(folder) as forks:
         run = forks.stand(ADAM)
         fork = forks.load_from_memory(run)
         waits = forks.fork(f"{run}@{STANDS}", *APART, "name=waits", "workers.require={late: 'yes'}")
         assert not any(forks.restored(waits))
         wait_for(lambda: forks.status(fork)["state"] == "running", "the fork's begin")
+        placed = forks.placed()
         forks.cluster.coordinator.__exit__()
         forks.cluster.start_coordinator()
+        wait_for(lambda: forks.placed() == placed, "the workers")  # each has a gate of its own
         forks.of_forks.open()
         ended = forks.end(fork)
         forks.cluster.add_worker(options=("--label", "late=yes"))
         wait_for(lambda: all(forks.restored(waits)), "the fork that waited")
-        for (adopted, read, _), in forks.restored(waits):  # what was known of the parent's memory is not any more
-            assert adopted == 0 and read > 0, forks.restored(waits)
+        for (adopted, read, _), in forks.restored(waits):
+            assert adopted > 0 and read == 0, forks.restored(waits)
         assert forks.end(waits)["weights"] == ended["weights"]
         forks.gate.open()
         assert_goes_on(ended, forks.end(run), STANDS)

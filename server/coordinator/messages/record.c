@@ -79,6 +79,7 @@ void coordinator_save(struct coordinator *coordinator, const struct run *run) {
   record->sweep = run->sweep;
   record->trial = run->trial;
   record->parent_step = run->origin.step;
+  record->parent_incarnation = run->origin.incarnation + 1; /* 0 for INCARNATION_UNKNOWN */
   record->slots_step = run->origin.slots_step;
   record->block_elems = run->block_elems;
   record->n_block_elems = run->n_blocks;

@@ -46,7 +46,7 @@ void coordinator_run_restored(struct coordinator *coordinator, const struct rest
       .block_elems = record->block_elems,
       .n_blocks = (uint32_t)record->n_block_elems,
       .submitted_unix_ms = record->submitted_unix_ms,
-      .origin = {record->parent, record->parent_step, record->slots_step, INCARNATION_UNKNOWN},
+      .origin = {record->parent, record->parent_step, record->slots_step, record->parent_incarnation - 1},
       .sweep = record->sweep,
       .trial = record->trial};
   struct err err = ERR_NONE;

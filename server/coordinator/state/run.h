@@ -34,11 +34,10 @@ struct run_server {
 
 /* Where it begins: version 0, the model, or the checkpoint of another run. */
 struct origin {
-  char *parent;        /* "": none */
-  uint64_t step;       /* its own checkpoint there, its base, is kept as long as it is there; 0: none */
-  uint64_t slots_step; /* the version from which the optimizer counts its steps */
-  /* Of the parent, whose checkpoint it was; INCARNATION_UNKNOWN in the time of a later coordinator. */
-  uint64_t incarnation;
+  char *parent;         /* "": none */
+  uint64_t step;        /* its own checkpoint there, its base, is kept as long as it is there; 0: none */
+  uint64_t slots_step;  /* the version from which the optimizer counts its steps */
+  uint64_t incarnation; /* of the parent, whose checkpoint it was; INCARNATION_UNKNOWN: of an older record */
 };
 
 /* What the first worker found when it loaded the run, and the kind of the run's first server. All others must

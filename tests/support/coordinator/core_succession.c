@@ -5,9 +5,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
+#include "common/agree/spec.h"
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
 
@@ -19,6 +21,19 @@ Weir__RunRecord *record_of(struct core_fixture *f) {
     if (f->actions.items[i].kind == ACTION_SAVE)
       record = message_copy(f->actions.items[i].record);
   assert_non_null(record);
+  return record;
+}
+
+Weir__RunRecord *record_of_run(struct core_fixture *f, const char *run) {
+  Weir__RunSpec *spec = spec_copy(coordinator_run_spec(f->coordinator, run));
+  struct coordinator_event set = {.kind = EVENT_RUN_SET, .set = {run, spec}};
+  Weir__RunRecord *record = NULL;
+  coordinator_step(f->coordinator, &set, f->now_ms, &f->actions);
+  for (int i = 0; i < f->actions.count; i++)
+    if (f->actions.items[i].kind == ACTION_SAVE && strcmp(f->actions.items[i].run, run) == 0)
+      record = message_copy(f->actions.items[i].record);
+  assert_non_null(record);
+  spec_free(spec);
   return record;
 }
 

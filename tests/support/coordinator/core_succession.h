@@ -9,6 +9,9 @@
    lost everything, so that it saves now. Freed by coordinator_is_succeeded(), or with message_free(). */
 Weir__RunRecord *record_of(struct core_fixture *f);
 
+/* The record that the core wants saved of this run, which is not over. */
+Weir__RunRecord *record_of_run(struct core_fixture *f, const char *run);
+
 /* Replaces f->coordinator by a successor that restores the run from this record, which is freed, and from
    the run's events. Every member's stream has ended; joins_again() opens new ones. */
 void coordinator_is_succeeded(struct core_fixture *f, const char *run, Weir__RunRecord *changed);

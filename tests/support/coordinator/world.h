@@ -124,6 +124,7 @@ struct stored_run {
   Weir__RunEvent **events;
   int n_events, events_capacity;
   uint64_t next_event;              /* to be stored */
+  uint64_t forked_in;               /* the term */
   uint64_t base_step, base_made_by; /* of a fork: its first version, the parent's incarnation; 0: none */
   struct sim_round round;
 
@@ -174,6 +175,7 @@ struct world {
   int wishes;                       /* how often a successor knew that a run is to pause */
   int held, raised;                 /* how often runs were seen to be, and holds were raised */
   int confirmed;                    /* how often a run went on with a server that is not heard of */
+  int reoffered;                    /* the same by another coordinator than took the fork */
   int offered, adopted; /* how often a fork's server was told of its parent, and had the version */
   int done, rolled_back, successions, paused, kept, too_late, lost_checkpoints;
 };

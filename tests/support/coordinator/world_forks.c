@@ -56,6 +56,7 @@ void forks_store(struct world *w, int run, const struct run_submission *submissi
   struct stored_checkpoint *base = &fork->checkpoints[submission->origin.step];
   if (!submission->inheritance)
     return;
+  fork->forked_in = w->term;
   fork->base_step = submission->origin.step;
   fork->base_made_by = submission->origin.incarnation;
   base->exists = true;
@@ -91,6 +92,7 @@ void forks_check_load(struct world *w, const struct process *server, const Weir_
   assert_true(has_base(w, fork, from->incarnation));
   assert_true(set_index(set_of(w, PARENT, from->incarnation), server) >= 0);
   w->offered++;
+  w->reoffered += w->term != fork->forked_in;
   w->adopted +=
       parents->is_loaded && parents->incarnation == from->incarnation && parents->version == from->step;
 }

@@ -11,7 +11,9 @@
 #include <cmocka.h>
 
 #include "common/base/log.h"
+#include "common/base/message.h"
 #include "tests/support/coordinator/core_run.h"
+#include "tests/support/coordinator/core_succession.h"
 
 #define PARENT "mlp-bbbbbb"
 enum { BASE = 4, SLOTS = 2, S3 = 11, AGAIN = 20 };
@@ -154,6 +156,60 @@ static void a_fork_of_a_former_coordinators_time_reads_the_store(void **state) {
   assert_from(f, S1, "", 0);
 }
 
+/* A fork waits for a worker, and the coordinator is succeeded; the record says which incarnation made its
+   base, plus one. The parent's servers come back with that version, the second one only if it still has it.
+ */
+static void succeed_before_the_fork_is_loaded(struct core_fixture *f, uint64_t parent_incarnation,
+                                              bool has_second) {
+  Weir__RunRecord *parent, *fork;
+  parent_stands(f);
+  member_leaves(f, W2);
+  user_forks(f, 0);
+  parent = record_of_run(f, PARENT);
+  fork = record_of_run(f, RUN);
+  assert_int_equal(fork->parent_incarnation, 1);
+  fork->parent_incarnation = parent_incarnation;
+  coordinator_is_succeeded(f, PARENT, parent);
+  core_step(f, &(struct coordinator_event){.kind = EVENT_RUN_RESTORED, .restored = {.record = fork}});
+  message_free(fork);
+  server_joins_again(f, S1, S1 + AGAIN, PARENT, BASE);
+  if (has_second)
+    server_joins_again(f, S2, S2 + AGAIN, PARENT, BASE);
+  else
+    server_joins(f, S2 + AGAIN);
+  worker_joins_again(f, W1, W1 + AGAIN, PARENT);
+  worker_joins(f, W2 + AGAIN, 1);
+  f->incarnation = 1;
+  worker_loads(f, W2 + AGAIN, RUN);
+  f->incarnation = 0;
+}
+
+static void a_successor_knows_what_the_parents_servers_have(void **state) {
+  struct core_fixture *f = *state;
+  succeed_before_the_fork_is_loaded(f, 1, true);
+  assert_from(f, S1 + AGAIN, PARENT, 0);
+  assert_from(f, S2 + AGAIN, PARENT, 0);
+}
+
+static void a_successor_knows_when_another_incarnation_made_it(void **state) {
+  struct core_fixture *f = *state;
+  succeed_before_the_fork_is_loaded(f, 2, true);
+  assert_from(f, S1 + AGAIN, "", 0);
+}
+
+static void a_fork_whose_record_is_old_reads_the_store(void **state) {
+  struct core_fixture *f = *state;
+  succeed_before_the_fork_is_loaded(f, 0, true);
+  assert_from(f, S1 + AGAIN, "", 0);
+}
+
+static void a_server_that_lost_its_part_is_not_asked_for_it(void **state) {
+  struct core_fixture *f = *state;
+  succeed_before_the_fork_is_loaded(f, 1, false);
+  assert_from(f, S1 + AGAIN, PARENT, 0);
+  assert_from(f, S2 + AGAIN, "", 0);
+}
+
 static void a_fork_gets_its_parents_servers_and_not_one_that_has_come_since(void **state) {
   struct core_fixture *f = *state;
   parent_stands(f);
@@ -276,6 +332,10 @@ int main(void) {
       TEST(what_another_incarnation_made_is_not_what_is_in_memory),
       TEST(after_a_roll_back_only_its_own_checkpoint_is),
       TEST(a_fork_of_a_former_coordinators_time_reads_the_store),
+      TEST(a_successor_knows_what_the_parents_servers_have),
+      TEST(a_successor_knows_when_another_incarnation_made_it),
+      TEST(a_fork_whose_record_is_old_reads_the_store),
+      TEST(a_server_that_lost_its_part_is_not_asked_for_it),
       TEST(a_fork_gets_its_parents_servers_and_not_one_that_has_come_since),
       TEST(a_fork_of_a_parent_that_has_gone_on_gets_all_servers),
       TEST(each_block_is_where_the_parents_is),

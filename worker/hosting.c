@@ -209,19 +209,27 @@ bool hosting_is_idle(struct hosting *hosting) {
   return is_idle;
 }
 
+static Weir__HostedRun *hello_add(Weir__Hello *hello, struct arena *arena, const char *run) {
+  Weir__HostedRun *hosted = hello->runs[hello->n_runs++] = arena_new(arena, sizeof *hosted);
+  weir__hosted_run__init(hosted);
+  hosted->run = arena_strdup(arena, run);
+  return hosted;
+}
+
 void hosting_hello(struct hosting *hosting, Weir__Hello *hello, struct arena *arena) {
   uint64_t incarnation;
+  char *resting[RESTING_MAX];
+  int n_resting = resting_ids(&hosting->resting, arena, resting);
+  hello->runs = arena_new(arena, (RESTING_MAX + 1) * sizeof *hello->runs);
   pthread_mutex_lock(&hosting->lock);
   if (hosting->run && run_is_alive(hosting->run, &incarnation)) {
-    Weir__HostedRun *hosted = arena_new(arena, sizeof *hosted);
-    weir__hosted_run__init(hosted);
-    hosted->run = arena_strdup(arena, run_id(hosting->run));
+    Weir__HostedRun *hosted = hello_add(hello, arena, run_id(hosting->run));
     hosted->incarnation = incarnation;
     run_stages(hosting->run, &hosted->stage_begin, &hosted->stage_end);
-    hello->runs = arena_copy(arena, &hosted, sizeof(Weir__HostedRun *));
-    hello->n_runs = 1;
   }
   pthread_mutex_unlock(&hosting->lock);
+  for (int i = 0; i < n_resting; i++)
+    hello_add(hello, arena, resting[i])->rests = true;
 }
 
 void hosting_beat(struct hosting *hosting, Weir__Heartbeat *heartbeat, struct arena *arena) {

@@ -45,7 +45,8 @@ uint64_t hosting_forget_old(struct hosting *hosting);
 /* Any thread. */
 
 bool hosting_is_idle(struct hosting *hosting); /* it computes none */
-/* Of the run that it computes: what Hello and Heartbeat say of it, and messages of its team. */
+/* What Hello says of all of them; what Heartbeat says of the run that it computes, and messages of its team.
+ */
 void hosting_hello(struct hosting *hosting, Weir__Hello *hello, struct arena *arena);
 void hosting_beat(struct hosting *hosting, Weir__Heartbeat *heartbeat, struct arena *arena);
 int hosting_take_boundary(struct hosting *hosting, const Weir__BoundaryPiece *piece,

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "common/base/memory.h"
 #include "worker/train/run.h"
 
 enum { OVER_KEPT_S = 60, WAITING_KEPT_S = 1800 };
@@ -52,6 +53,16 @@ struct run *resting_take(struct resting *resting, const char *id) {
       run = take_locked(resting, i);
   pthread_mutex_unlock(&resting->lock);
   return run;
+}
+
+int resting_ids(struct resting *resting, struct arena *arena, char *ids[RESTING_MAX]) {
+  int n = 0;
+  pthread_mutex_lock(&resting->lock);
+  for (int i = resting->n - 1; i >= 0; i--)
+    if (!resting->rests[i].is_over)
+      ids[n++] = arena_strdup(arena, run_id(resting->rests[i].run));
+  pthread_mutex_unlock(&resting->lock);
+  return n;
 }
 
 struct run *resting_take_fitting(struct resting *resting, const Weir__LoadRun *load, const char *data_root) {

@@ -10,6 +10,7 @@
 
 #include "cluster.pb-c.h"
 
+struct arena;
 struct run;
 struct rpc_channel;
 
@@ -36,6 +37,9 @@ struct run *resting_add(struct resting *resting, struct run *run, bool is_over, 
 
 /* The run with that id, which rests no more; NULL: none waits for its turn. */
 struct run *resting_take(struct resting *resting, const char *id);
+
+/* The ids of those that wait for their turn, the newest first. Returns how many. */
+int resting_ids(struct resting *resting, struct arena *arena, char *ids[RESTING_MAX]);
 
 /* A run that is over and fits the order (run_fits), which rests no more; NULL: there is none. */
 struct run *resting_take_fitting(struct resting *resting, const Weir__LoadRun *load, const char *data_root);

@@ -73,6 +73,20 @@ def test_a_held_run_gives_back_its_workers_and_goes_on_from_memory():
         assert held == list(range(STEPS)) and runs.status("first")["incarnation"] == 0
 
 
+def test_a_held_run_goes_back_to_the_worker_that_has_it_loaded_under_another_coordinator():
+    with fleet(workers=4) as runs:
+        cluster, run = runs.cluster, runs.submit("some", "workers.max=1", f"train.hold={HOLD}")
+        for held, raised in ((HOLD, 100), (100, 150), (150, "null")):
+            runs.is_held("some", held)
+            kill(cluster.coordinator)
+            cluster.start_coordinator()
+            wait_for(lambda: [worker["state"] for worker in cluster.json("workers")] == ["idle"] * 4, "the workers")
+            wait_for(lambda: runs.status("some")["servers"] == 1, "the server")
+            runs.set("some", f"train.hold={raised}")
+        runs.ends("some")
+        assert sum(runs.loads(worker, run) for worker in cluster.workers) == 1
+
+
 def test_members_die_while_a_run_is_held():
     with fleet(servers=2) as runs:
         cluster = runs.cluster

@@ -50,6 +50,24 @@ def fleet(workers, servers=1):
         yield runs
 
 
+def test_workers_return_to_the_runs_that_they_have_loaded():
+    with fleet(workers=2) as runs:
+        runs.submit("first", "workers.max=1")
+        runs.submit("second", "workers.max=1")
+        runs.has(first=1, second=1)
+
+        def placed():
+            return {worker["id"]: worker["run"] for worker in runs.cluster.json("workers")}
+        before = placed()
+        for _ in range(4):
+            kill(runs.cluster.coordinator)
+            runs.cluster.start_coordinator()
+            wait_for(lambda: placed() == before, f"{before} again")
+            runs.has(first=1, second=1)
+        runs.gate.open()
+        runs.ends("first", "second")
+
+
 def test_two_runs_take_turns_on_a_worker_that_keeps_both_loaded():
     with fleet(workers=1) as runs:
         first = runs.submit("first")

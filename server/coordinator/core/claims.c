@@ -175,13 +175,20 @@ static void yield_workers(struct coordinator *coordinator, const struct claims *
   run->claim.held = 0;
 }
 
-/* The first free one that the run may be given, of those that the fewest others require; NULL: there is none.
- */
+/* Of those that the fewest others require one that has the run loaded, or else as few others as may be. */
+static bool is_freer(const struct run *run, const struct member *worker, const struct member *than) {
+  bool a = loaded_has(&worker->loaded, run), b = loaded_has(&than->loaded, run);
+  if (worker->sought != than->sought)
+    return worker->sought < than->sought;
+  return a != b ? a : !a && worker->loaded.n < than->loaded.n;
+}
+
+/* The first of the best free ones that the run may be given; NULL: there is none. */
 static struct member *find_free(const struct coordinator *coordinator, const struct run *run) {
   struct member *found = NULL;
   for (int i = 0; i < coordinator->n_members; i++) {
     struct member *member = coordinator->members[i];
-    if ((!found || member->sought < found->sought) && coordinator_may_serve(run, member))
+    if (coordinator_may_serve(run, member) && (!found || is_freer(run, member, found)))
       found = member;
   }
   return found;
@@ -206,8 +213,11 @@ static int looseness(const struct member *worker) {
   return !coordinator_is_staged(worker);
 }
 
-static bool is_looser(const struct member *worker, const struct member *than) {
+/* One that has the run loaded comes before all that do not. */
+static bool is_looser(const struct run *run, const struct member *worker, const struct member *than) {
   int a = looseness(worker), b = looseness(than);
+  if (loaded_has(&worker->loaded, run) != loaded_has(&than->loaded, run))
+    return loaded_has(&worker->loaded, run);
   return a > b || (a == b && worker->sought < than->sought);
 }
 
@@ -245,9 +255,18 @@ static bool is_within_turn(const struct coordinator *coordinator, const struct r
          line_priority(lender) == line_priority(run);
 }
 
+/* For a run that has not its least a worker is taken all the same; but not one that has just come back with
+   what it had: after a coordinator's death, another one may be about to come back to that run. */
+static bool is_settling_in(const struct coordinator *coordinator, const struct member *worker,
+                           const struct run *run) {
+  bool is_urgent = run->claim.held + run->claim.reserved < run->claim.least;
+  if (coordinator->now_ms - worker->given_ms >= TENURE_MS)
+    return false;
+  return !is_urgent || (worker->is_back && line_priority(worker->run) >= line_priority(run));
+}
+
 /* A worker that another run has beyond its share, or for which there is another that it may be given. */
 static struct member *find_lent(struct coordinator *coordinator, const struct run *run) {
-  bool is_urgent = run->claim.held + run->claim.reserved < run->claim.least;
   struct member *found = NULL;
   for (int i = 0; i < coordinator->n_members; i++) {
     struct member *member = coordinator->members[i];
@@ -256,8 +275,7 @@ static struct member *find_lent(struct coordinator *coordinator, const struct ru
         !coordinator_suits(run, member))
       continue;
     if ((has_work(member) && (!may_be_cut(lender) || is_within_turn(coordinator, lender, run))) ||
-        (!is_urgent && coordinator->now_ms - member->given_ms < TENURE_MS) ||
-        (found && !is_looser(member, found)) ||
+        is_settling_in(coordinator, member, run) || (found && !is_looser(run, member, found)) ||
         (lender->claim.held <= lender->claim.share && !can_do_without(coordinator, member)))
       continue;
     found = member;
@@ -274,8 +292,22 @@ static void take_back(struct coordinator *coordinator, struct member *worker, co
   lender->claim.held--;
   log_event(LOG_INFO, "coordinator", "worker_taken", "run=%s id=%s reason=\"%s\"", lender->id, worker->id,
             reason);
-  coordinator_order_rest(coordinator, lender->id, worker, reason);
-  coordinator_worker_leave_run(worker, WORKER_IDLE);
+  coordinator_rest_worker(coordinator, worker, reason);
+}
+
+/* Another run that lacks workers. */
+static bool is_missed(const struct member *worker) {
+  for (int i = 0; i < worker->loaded.n; i++) {
+    const struct claim *claim = &worker->loaded.runs[i]->claim;
+    if (claim->is_made && claim->held < claim->share)
+      return true;
+  }
+  return false;
+}
+
+/* How gladly its run gives up the worker to nobody in particular: another one may have it loaded. */
+static int spareness(const struct member *worker) {
+  return looseness(worker) + 10 * is_missed(worker);
 }
 
 static struct member *find_loosest(const struct coordinator *coordinator, const struct run *run) {
@@ -283,7 +315,7 @@ static struct member *find_loosest(const struct coordinator *coordinator, const 
   for (int i = 0; i < coordinator->n_members; i++) {
     struct member *member = coordinator->members[i];
     if (member->run == run && is_held(coordinator, member) &&
-        (!found || looseness(member) > looseness(found)))
+        (!found || spareness(member) > spareness(found)))
       found = member;
   }
   return found;

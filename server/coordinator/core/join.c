@@ -178,18 +178,28 @@ static void take_up_run(struct coordinator *coordinator, struct member *worker, 
                         const Weir__HostedRun *hosted) {
   worker->stages = (struct range){hosted->stage_begin, hosted->stage_end};
   coordinator_worker_join_run(coordinator, worker, run);
+  worker->is_back = true;
 }
 
-/* A worker is asked again for the run that it computes: it has it loaded already. */
+/* A worker is asked again for the run that it computes: it has it loaded already. Those that rest are
+   remembered, the newest first. */
 static void take_up_worker(struct coordinator *coordinator, struct member *worker, const Weir__Hello *hello) {
+  for (size_t i = hello->n_runs; i-- > 0;) {
+    const struct run *run = hello->runs[i]->rests ? coordinator_run(coordinator, hello->runs[i]->run) : NULL;
+    if (run)
+      loaded_add(&worker->loaded, run);
+  }
   for (size_t i = 0; i < hello->n_runs; i++) {
     struct run *run = coordinator_run(coordinator, hello->runs[i]->run);
+    if (hello->runs[i]->rests)
+      continue;
     if (run && !worker->run && worker->state == WORKER_IDLE && coordinator_has_labels(run, worker) &&
         (run->state == WEIR__RUN_STATE__LOADING || run->state == WEIR__RUN_STATE__RUNNING))
       take_up_run(coordinator, worker, run, hello->runs[i]);
-    else if (run && run->state == WEIR__RUN_STATE__HELD)
+    else if (run && run->state == WEIR__RUN_STATE__HELD) {
       coordinator_order_rest(coordinator, run->id, worker, "the run is held");
-    else if (!run || run != worker->run)
+      loaded_add(&worker->loaded, run);
+    } else if (!run || run != worker->run)
       coordinator_order_unload(coordinator, hello->runs[i]->run, worker, "the run has gone on without it");
   }
 }

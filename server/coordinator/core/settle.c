@@ -134,6 +134,8 @@ void coordinator_worker_join_run(struct coordinator *coordinator, struct member 
   coordinator_give_stages(coordinator, run, worker, loaded);
   worker->run = run;
   worker->given_ms = coordinator->now_ms;
+  worker->is_back = false;
+  loaded_remove(&worker->loaded, run);
   worker->load_incarnation = run->incarnation;
   free(worker->message);
   worker->message = mem_strdup("");

@@ -1,4 +1,6 @@
 /* Runs at their holds: they keep their servers, with the blocks in memory, and give back their workers. */
+#include <string.h>
+
 #include "common/base/log.h"
 #include "server/coordinator/messages/orders.h"
 #include "server/coordinator/runs/checkpoints.h"
@@ -106,9 +108,19 @@ static void hold_end(struct coordinator *coordinator, struct run *run) {
 static void release_workers(struct coordinator *coordinator, const struct run *run) {
   for (int i = 0; i < coordinator->n_members; i++) {
     struct member *member = coordinator->members[i];
-    if (member->run != run)
-      continue;
-    coordinator_order_rest(coordinator, run->id, member, "the run is held");
-    coordinator_worker_leave_run(member, member->state == WORKER_DRAINING ? WORKER_DRAINING : WORKER_IDLE);
+    if (member->run == run)
+      coordinator_rest_worker(coordinator, member, "the run is held");
   }
+}
+
+/* Memory of GPUs is for the run that is computed. */
+static bool keeps_runs(const struct member *worker) {
+  return strncmp(worker->device, "cuda", 4) != 0;
+}
+
+void coordinator_rest_worker(struct coordinator *coordinator, struct member *worker, const char *reason) {
+  coordinator_order_rest(coordinator, worker->run->id, worker, reason);
+  if (keeps_runs(worker))
+    loaded_add(&worker->loaded, worker->run);
+  coordinator_worker_leave_run(worker, worker->state == WORKER_DRAINING ? WORKER_DRAINING : WORKER_IDLE);
 }

@@ -172,6 +172,8 @@ static void forget_old_runs(struct coordinator *coordinator) {
 }
 
 static void remove_run(struct coordinator *coordinator, int at) {
+  for (int i = 0; i < coordinator->n_members; i++)
+    loaded_remove(&coordinator->members[i]->loaded, coordinator->runs[at]);
   coordinator_run_free(coordinator->runs[at]);
   memmove(coordinator->runs + at, coordinator->runs + at + 1,
           (size_t)(coordinator->n_runs - at - 1) * sizeof *coordinator->runs);

@@ -5,6 +5,7 @@
 #include "cluster.pb-c.h"
 #include "common/agree/labels.h"
 #include "server/coordinator/state/assignment.h"
+#include "server/coordinator/state/loaded.h"
 #include "server/coordinator/state/speed.h"
 #include "server/coordinator/state/teams.h"
 
@@ -90,8 +91,10 @@ struct member {
   char *unreached_text;  /* for people; NULL: none */
   uint64_t unreached_ms; /* since when it says so */
   struct missed_mates missed_mates;
-  int group_failures;             /* of its groups, since the run's workers changed */
-  uint64_t given_ms;              /* since when it has its run */
+  int group_failures; /* of its groups, since the run's workers changed */
+  uint64_t given_ms;  /* since when it has its run */
+  bool is_back;       /* it had it already, and told us so when it joined */
+  struct loaded loaded;
   const struct run *reserved_for; /* the run that it is about to be given */
   uint32_t sought;                /* by the newest settling: how many different requirements it meets */
 };

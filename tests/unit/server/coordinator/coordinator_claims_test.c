@@ -11,7 +11,7 @@
 #include "server/coordinator/messages/info.h"
 #include "tests/support/coordinator/core_run.h"
 
-enum { W3 = 5 };
+enum { W3 = 5, AGAIN = 20 };
 
 static const char RUN2[] = "mlp-bbbbbb";
 static const char RUN3[] = "mlp-cccccc";
@@ -168,6 +168,107 @@ static void a_worker_that_drains_has_no_work_under_another_coordinator_either(vo
   assert_string_equal(f->told[W3 + 1].load, RUN);
 }
 
+/* Two runs with a worker each, both of which lose their links. */
+static void two_runs_lose_their_links(struct core_fixture *f) {
+  two_workers_join(f);
+  user_submits(f, RUN, 1, 1);
+  user_submits(f, RUN2, 1, 1);
+  run_begins(f, RUN, (const uint64_t[]){W1}, 1);
+  run_begins(f, RUN2, (const uint64_t[]){W2}, 1);
+  member_leaves(f, W1);
+  member_leaves(f, W2);
+}
+
+static void a_worker_that_comes_back_stays_with_its_run_for_a_while(void **state) {
+  struct core_fixture *f = *state;
+  two_runs_lose_their_links(f);
+  worker_joins_again(f, W2, W2 + AGAIN, RUN2);
+  worker_loads(f, W2 + AGAIN, RUN2);
+  time_passes(f, 1900);
+  assert_int_equal(f->told[W2 + AGAIN].loads, 1);
+  worker_joins_again(f, W1, W1 + AGAIN, RUN);
+  worker_loads(f, W1 + AGAIN, RUN);
+  time_passes(f, 1000);
+  assert_string_equal(worker_row(f, W1 + AGAIN).run, RUN);
+  assert_string_equal(worker_row(f, W2 + AGAIN).run, RUN2);
+  assert_int_equal(f->told[W1 + AGAIN].loads + f->told[W2 + AGAIN].loads, 2);
+}
+
+static void a_worker_that_was_lent_meanwhile_goes_back_to_its_run(void **state) {
+  struct core_fixture *f = *state;
+  two_runs_lose_their_links(f);
+  worker_joins_again(f, W2, W2 + AGAIN, RUN2);
+  time_passes(f, 2100);
+  assert_string_equal(f->told[W2 + AGAIN].load, RUN); /* the first in line */
+  worker_loads(f, W2 + AGAIN, RUN);
+  worker_joins_again(f, W1, W1 + AGAIN, RUN);
+  assert_string_equal(f->told[W1 + AGAIN].load, RUN);
+  assert_string_equal(f->told[W2 + AGAIN].load, RUN2);
+  worker_loads(f, W1 + AGAIN, RUN);
+  worker_loads(f, W2 + AGAIN, RUN2);
+  time_passes(f, 3000);
+  assert_int_equal(f->told[W1 + AGAIN].loads, 1);
+  assert_int_equal(f->told[W2 + AGAIN].loads, 3);
+}
+
+static void a_higher_priority_takes_a_worker_that_comes_back(void **state) {
+  struct core_fixture *f = *state;
+  two_runs_lose_their_links(f);
+  user_sets(f, RUN, "priority=1");
+  worker_joins_again(f, W2, W2 + AGAIN, RUN2);
+  assert_string_equal(f->told[W2 + AGAIN].load, RUN);
+}
+
+static void worker_joins_with_resting(struct core_fixture *f, uint64_t key, const char *const *runs, int n) {
+  Weir__Hello hello = WEIR__HELLO__INIT;
+  Weir__HostedRun hosted[16], *list[16];
+  for (int i = 0; i < n; i++) {
+    list[i] = &hosted[i];
+    weir__hosted_run__init(list[i]);
+    hosted[i].run = (char *)runs[i];
+    hosted[i].rests = true;
+  }
+  hello.role = WEIR__ROLE__WORKER;
+  hello.host = "host";
+  hello.pid = (uint32_t)key;
+  hello.executors = 1;
+  hello.fingerprint = "build-1";
+  hello.runs = list;
+  hello.n_runs = (size_t)n;
+  says_hello(f, key, &hello);
+}
+
+static void a_free_worker_goes_to_the_run_that_it_has_loaded(void **state) {
+  struct core_fixture *f = *state;
+  user_submits(f, RUN, 1, 1);
+  user_submits(f, RUN2, 1, 1);
+  user_submits(f, RUN3, 1, 1);
+  worker_joins_with_resting(f, W1, (const char *[]){RUN2}, 1);
+  worker_joins_with_resting(f, W2, (const char *[]){RUN3, RUN}, 2);
+  worker_joins(f, W3, 1);
+  assert_string_equal(f->told[W1].unload, ""); /* it may keep them */
+  server_joins(f, S1);
+  assert_string_equal(f->told[W1].load, RUN2);
+  assert_string_equal(f->told[W2].load, RUN);
+  assert_string_equal(f->told[W3].load, RUN3);
+}
+
+static void what_a_hello_says_of_resting_runs_need_not_be_true(void **state) {
+  static const char *const runs[] = {"", RUN2, "no-such-run", RUN2, RUN, RUN3, "a", RUN, RUN3, RUN2};
+  struct core_fixture *f = *state;
+  user_submits(f, RUN, 1, 1);
+  user_submits(f, RUN2, 1, 1);
+  user_submits(f, RUN3, 1, 1);
+  worker_joins_with_resting(f, W1, runs, sizeof runs / sizeof *runs);
+  user_cancels(f, RUN); /* and it is forgotten altogether */
+  core_step(f, &(struct coordinator_event){.kind = EVENT_RUN_FORGOTTEN, .run = RUN});
+  server_joins(f, S1);
+  assert_string_equal(f->told[W1].load, RUN2);
+  worker_loads(f, W1, RUN2); /* it had to load it */
+  server_loads(f, S1, RUN2);
+  assert_state(f, RUN2, WEIR__RUN_STATE__RUNNING);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, core_setup, core_teardown)
   const struct CMUnitTest tests[] = {
@@ -178,6 +279,11 @@ int main(void) {
       TEST(runs_take_workers_in_the_order_of_submission),
       TEST(a_run_that_needs_many_is_not_starved_by_those_behind_it),
       TEST(a_run_that_was_rolled_back_may_give_up_workers_after_its_next_step),
+      TEST(a_worker_that_comes_back_stays_with_its_run_for_a_while),
+      TEST(a_worker_that_was_lent_meanwhile_goes_back_to_its_run),
+      TEST(a_higher_priority_takes_a_worker_that_comes_back),
+      TEST(a_free_worker_goes_to_the_run_that_it_has_loaded),
+      TEST(what_a_hello_says_of_resting_runs_need_not_be_true),
       TEST(a_worker_that_drains_has_no_work_under_another_coordinator_either),
   };
 #undef TEST

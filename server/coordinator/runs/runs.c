@@ -18,11 +18,12 @@
 #include "server/coordinator/state/event.h"
 #include "server/coordinator/state/event_log.h"
 #include "server/coordinator/state/member.h"
+#include "server/coordinator/state/options.h"
 #include "server/coordinator/state/reissuing.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 
-enum { RUNS_KEPT = 1000, MESSAGE_MAX = 1500, REFERENCE_MAX = 400 };
+enum { MESSAGE_MAX = 1500, REFERENCE_MAX = 400 };
 
 /* transitions[from] has bit `to`. */
 #define TO(state) (1u << WEIR__RUN_STATE__##state)
@@ -160,15 +161,29 @@ void coordinator_run_forgotten(struct coordinator *coordinator, const char *id) 
     }
 }
 
-/* The oldest runs that are over make place for a new one. */
-static void forget_old_runs(struct coordinator *coordinator) {
-  for (int i = 0; i < coordinator->n_runs && coordinator->n_runs >= RUNS_KEPT;) {
-    if (!coordinator_is_over(coordinator->runs[i]) || coordinator->runs[i]->is_stop_awaited) {
-      i++;
+static bool is_kept_trial(const struct run *run) {
+  return *run->sweep && coordinator_has_result(run);
+}
+
+/* Of the runs of this kind that are over: the oldest, of trials one without a result first. -1: they are not
+   too many, or none may go. */
+static int find_excess(const struct coordinator *coordinator, bool is_trial) {
+  int n = 0, oldest = -1;
+  for (int i = 0; i < coordinator->n_runs; i++) {
+    const struct run *run = coordinator->runs[i];
+    if (!coordinator_is_over(run) || run->is_stop_awaited || (*run->sweep != 0) != is_trial)
       continue;
-    }
-    remove_run(coordinator, i);
+    n++;
+    if (oldest < 0 || (is_kept_trial(coordinator->runs[oldest]) && !is_kept_trial(run)))
+      oldest = i;
   }
+  return n > (is_trial ? TRIALS_KEPT : RUNS_KEPT) ? oldest : -1;
+}
+
+static void forget_old_runs(struct coordinator *coordinator) {
+  for (int is_trial = 0; is_trial <= 1; is_trial++)
+    for (int at; (at = find_excess(coordinator, is_trial)) >= 0;)
+      remove_run(coordinator, at);
 }
 
 static void remove_run(struct coordinator *coordinator, int at) {

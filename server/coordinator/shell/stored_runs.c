@@ -2,6 +2,7 @@
 #include "server/coordinator/shell/stored_runs.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,10 @@
 #include "common/base/message.h"
 #include "common/base/text.h"
 
-enum { RECORDS_HELD_MAX = 2 * STORED_RUNS_MAX, NUMBER_DIGITS = 20 };
+enum { RECORDS_HELD_MAX = 2 * (RUNS_KEPT + TRIALS_KEPT), NUMBER_DIGITS = 20 };
+
+/* Of which some are left out, where they are too many. */
+enum kind { RUN_NOT_OVER, RUN_OVER, TRIAL_OVER, KINDS };
 
 /* Names by run: all names in the store, ascending, so that those of a run are neighbours. */
 struct reading {
@@ -21,6 +25,7 @@ struct reading {
   struct store_names names;
   struct stored_runs *runs;
   int capacity;
+  int n_kept;      /* when some were left out last */
   size_t n_events; /* of all runs */
 };
 
@@ -108,18 +113,32 @@ static int read_records(struct reading *reading, struct err *err) {
     }
     array_reserve((void **)&runs->items, &reading->capacity, runs->count, sizeof *runs->items);
     runs->items[runs->count++] = (struct stored_run){.record = record};
-    if (runs->count == RECORDS_HELD_MAX)
+    if (runs->count - reading->n_kept == RECORDS_HELD_MAX) {
       keep_newest(runs);
+      reading->n_kept = runs->count;
+    }
   }
   return 0;
 }
 
-/* Those that are not over first, then by submission, the newest first. */
+static enum kind kind_of(const Weir__RunRecord *record) {
+  if (!is_over(record))
+    return RUN_NOT_OVER;
+  return *record->sweep ? TRIAL_OVER : RUN_OVER;
+}
+
+static bool has_result(const Weir__RunRecord *record) {
+  return record->state == WEIR__RUN_STATE__DONE || record->state == WEIR__RUN_STATE__STOPPED;
+}
+
+/* By kind, trials with a result first, then by submission, the newest first. */
 static int compare_worth(const void *a, const void *b) {
   const Weir__RunRecord *left = ((const struct stored_run *)a)->record;
   const Weir__RunRecord *right = ((const struct stored_run *)b)->record;
-  if (is_over(left) != is_over(right))
-    return is_over(left) ? 1 : -1;
+  if (kind_of(left) != kind_of(right))
+    return (int)kind_of(left) - (int)kind_of(right);
+  if (kind_of(left) == TRIAL_OVER && has_result(left) != has_result(right))
+    return has_result(left) ? -1 : 1;
   return (left->submitted_unix_ms < right->submitted_unix_ms) -
          (left->submitted_unix_ms > right->submitted_unix_ms);
 }
@@ -133,11 +152,20 @@ static int compare_submission(const void *a, const void *b) {
 }
 
 static void keep_newest(struct stored_runs *runs) {
+  static const int most[KINDS] = {INT_MAX, RUNS_KEPT, TRIALS_KEPT};
+  int n[KINDS] = {0}, kept = 0;
   if (runs->count == 0)
     return;
   qsort(runs->items, (size_t)runs->count, sizeof *runs->items, compare_worth);
-  for (; runs->count > STORED_RUNS_MAX; runs->left_out++)
-    stored_run_fini(&runs->items[--runs->count]);
+  for (int i = 0; i < runs->count; i++) {
+    enum kind kind = kind_of(runs->items[i].record);
+    if (n[kind]++ < most[kind])
+      runs->items[kept++] = runs->items[i];
+    else
+      stored_run_fini(&runs->items[i]);
+  }
+  runs->left_out += runs->count - kept;
+  runs->count = kept;
   qsort(runs->items, (size_t)runs->count, sizeof *runs->items, compare_submission);
 }
 

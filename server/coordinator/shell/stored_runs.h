@@ -2,6 +2,7 @@
 #ifndef WEIR_SERVER_COORDINATOR_SHELL_STORED_RUNS_H
 #define WEIR_SERVER_COORDINATOR_SHELL_STORED_RUNS_H
 
+#include "server/coordinator/state/options.h"
 #include "storage/checkpoint/checkpoint.h"
 
 /* A run whose record is complete. Its list of checkpoints is that of the manifests that are there and, where
@@ -22,12 +23,13 @@ struct stored_runs {
   int left_out; /* older ones that are over */
 };
 
-enum { STORED_RUNS_MAX = 1000, STORED_EVENTS_MAX = 100000, STORED_EVENTS_ALL_MAX = 500000 };
+enum { STORED_EVENTS_MAX = 100000, STORED_EVENTS_ALL_MAX = 500000 };
 
-/* Reads all runs that are not over and the newest others, at most STORED_RUNS_MAX of both, with at most about
-   STORED_EVENTS_MAX of the newest events of each. Damaged records are logged and left out. Where a run's
-   incarnation is another than its record's (a coordinator died between the two writes) it is written anew,
-   under the guard. Blocks. Errors: the store's; what was read is freed then. */
+/* Reads all runs that are not over, the newest RUNS_KEPT others, and TRIALS_KEPT trials that are over: first
+   those with a result, the newest ones. Of each at most about STORED_EVENTS_MAX of the newest events. Damaged
+   records are logged and left out. Where a run's incarnation is another than its record's (a coordinator died
+   between the two writes) it is written anew, under the guard. Blocks. Errors: the store's; what was read is
+   freed then. */
 int stored_runs_read(struct store *store, const struct store_record *guard, struct stored_runs *runs,
                      struct err *err);
 void stored_runs_fini(struct stored_runs *runs);

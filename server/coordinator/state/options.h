@@ -4,6 +4,10 @@
 
 #include <stdint.h>
 
+/* So many runs that are over are known, and so many trials of sweeps that are. The store has the others, and
+   their sweeps' logs say what became of them. */
+enum { RUNS_KEPT = 1000, TRIALS_KEPT = 1000 };
+
 struct coordinator_options {
   uint64_t term;             /* in every order; views and events are numbered from term << 32 on */
   uint64_t missing_after_ms; /* a member not heard of for longer is gone */

@@ -42,6 +42,7 @@ void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t
                                       .block_elems = f->block_elems ? f->block_elems : fixture_block_elems,
                                       .n_blocks = BLOCKS,
                                       .submitted_unix_ms = 1700000000000,
+                                      .sweep = f->sweep,
                                       .origin = f->origin,
                                       .inheritance = f->inheritance};
   struct coordinator_event event = {.kind = EVENT_RUN_SUBMITTED, .submission = &submission};

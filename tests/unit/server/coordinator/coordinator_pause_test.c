@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -243,6 +244,43 @@ static void a_wish_that_a_record_cannot_have_is_ignored(void **state) {
   }
 }
 
+static void runs_come_and_go(struct core_fixture *f, const char *name, int n) {
+  for (int i = 0; i < n; i++) {
+    char id[32];
+    snprintf(id, sizeof id, "%s-%d", name, i);
+    user_submits(f, id, 1, 0);
+    user_cancels(f, id);
+  }
+}
+
+static bool is_known(struct core_fixture *f, const char *run) {
+  return coordinator_run_spec(f->coordinator, run) != NULL;
+}
+
+static void trials_that_are_over_push_out_each_other_alone(void **state) {
+  struct core_fixture *f = *state;
+  f->sweep = "search-aaaaaa";
+  core_run_start(f, 3);
+  reports_steps(f, S1, RUN, 0, STEPS);
+  member_completes(f, S1, RUN);
+  member_completes(f, S2, RUN);
+  core_run_checkpoint(f);
+  assert_state(f, RUN, WEIR__RUN_STATE__DONE);
+  f->sweep = NULL;
+  runs_come_and_go(f, "mine", 2);
+  f->sweep = "search-aaaaaa";
+  runs_come_and_go(f, "trial", TRIALS_KEPT + 1); /* the newest goes with the next one */
+  assert_true(is_known(f, RUN));                 /* it has a result */
+  assert_false(is_known(f, "trial-0"));
+  assert_true(is_known(f, "trial-2"));
+  assert_true(is_known(f, "mine-0"));
+  f->sweep = NULL;
+  runs_come_and_go(f, "other", RUNS_KEPT);
+  assert_false(is_known(f, "mine-0"));
+  assert_true(is_known(f, "mine-1"));
+  assert_true(is_known(f, "trial-2"));
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, core_setup, core_teardown)
   const struct CMUnitTest tests[] = {
@@ -253,6 +291,7 @@ int main(void) {
       TEST(a_pause_does_not_wait_for_workers_that_are_gone),
       TEST(a_resume_drops_what_comes_again),
       TEST(a_commit_that_a_cancelled_run_had_under_way_counts),
+      TEST(trials_that_are_over_push_out_each_other_alone),
       TEST(a_wish_to_pause_outlives_the_coordinator),
       TEST(a_wish_to_stop_outlives_the_coordinator),
       TEST(a_wish_outlives_everybody),

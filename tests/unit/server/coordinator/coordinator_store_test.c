@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/base/message.h"
+#include "server/coordinator/shell/stored_runs.h"
 #include "storage/checkpoint/checkpoint.h"
 #include "storage/identity.h"
 #include "tests/support/coordinator/service_members.h"
@@ -252,6 +253,65 @@ static void pause_and_resume_are_refused_where_they_make_no_sense(void **state) 
   free(id);
 }
 
+/* As many copies of the record, in this state; in the order of their names, and of submission. */
+static void put_records(struct service_fixture *f, Weir__RunRecord *record, int n) {
+  char id[64], *own = record->run;
+  struct err err = ERR_NONE;
+  record->run = id;
+  for (int i = 0; i < n; i++) {
+    char *name;
+    snprintf(id, sizeof id, "copy-%d-%s-%05d", (int)record->state, *record->sweep ? record->sweep : "of", i);
+    name = checkpoint_run_name(id, "run");
+    record->submitted_unix_ms++;
+    assert_int_equal(checkpoint_write_record(f->store, name, record, NULL, &err), 0);
+    free(name);
+  }
+  record->run = own;
+}
+
+static int count_state(const struct stored_runs *runs, Weir__RunState run_state, const char *sweep) {
+  int n = 0;
+  for (int i = 0; i < runs->count; i++)
+    n += runs->items[i].record->state == run_state && strcmp(runs->items[i].record->sweep, sweep) == 0;
+  return n;
+}
+
+static void neither_held_runs_nor_trials_push_out_what_people_ran(void **state) {
+  struct service_fixture *f = *state;
+  char *id = submit_run(f), *name = checkpoint_run_name(id, "run"), *none, trials[] = "search-aaaaaa";
+  Weir__RunRecord *record;
+  struct stored_runs runs;
+  struct err err = ERR_NONE;
+  assert_int_equal(
+      checkpoint_read_record(f->store, name, &weir__run_record__descriptor, (void **)&record, &err), 0);
+  none = record->sweep;
+  record->state = WEIR__RUN_STATE__DONE;
+  put_records(f, record, RUNS_KEPT + 1);
+  record->state = WEIR__RUN_STATE__HELD;
+  put_records(f, record, RUNS_KEPT + 500);
+  record->sweep = trials;
+  put_records(f, record, 500);
+  record->state = WEIR__RUN_STATE__DONE;
+  put_records(f, record, 600);
+  record->state = WEIR__RUN_STATE__CANCELLED;
+  put_records(f, record, TRIALS_KEPT);
+  assert_int_equal(stored_runs_read(f->store, NULL, &runs, &err), 0);
+  assert_int_equal(count_state(&runs, WEIR__RUN_STATE__QUEUED, ""), 1);
+  assert_int_equal(count_state(&runs, WEIR__RUN_STATE__DONE, ""), RUNS_KEPT);
+  assert_int_equal(count_state(&runs, WEIR__RUN_STATE__HELD, ""), RUNS_KEPT + 500);
+  assert_int_equal(count_state(&runs, WEIR__RUN_STATE__HELD, trials), 500);
+  assert_int_equal(count_state(&runs, WEIR__RUN_STATE__DONE, trials), 600);
+  assert_int_equal(count_state(&runs, WEIR__RUN_STATE__CANCELLED, trials), TRIALS_KEPT - 600);
+  assert_int_equal(runs.left_out, 1 + 600);
+  for (int i = 0; i < runs.count; i++) /* the oldest went */
+    assert_string_not_equal(runs.items[i].record->run, "copy-5-of-00000");
+  stored_runs_fini(&runs);
+  record->sweep = none;
+  message_free(record);
+  free(name);
+  free(id);
+}
+
 int main(void) {
   float_setting_apply();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, service_setup, service_teardown)
@@ -262,6 +322,7 @@ int main(void) {
       TEST(old_checkpoints_are_deleted_and_any_that_is_kept_gives_its_weights),
       TEST(verify_tells_of_every_checkpoint),
       TEST(garbage_goes_and_with_it_the_runs_that_are_named),
+      TEST(neither_held_runs_nor_trials_push_out_what_people_ran),
       TEST(pause_and_resume_are_refused_where_they_make_no_sense),
   };
 #undef TEST

@@ -37,11 +37,11 @@ static void say_store(const struct coordinator *coordinator, const struct run *r
 static void say_loading(const struct coordinator *coordinator, const struct run *run,
                         struct clauses *clauses);
 static void say_lost(const struct coordinator *coordinator, const struct run *run, struct clauses *clauses);
-static void say_unreached(const struct coordinator *coordinator, const struct run *run,
-                          struct clauses *clauses);
-static void say_late(const struct coordinator *coordinator, const struct run *run, struct clauses *clauses);
+static void say_unreached(const struct run *run, struct clauses *clauses);
+static void say_late(const struct run *run, struct clauses *clauses);
 
 static void say_teams(struct coordinator *coordinator, const struct run *run, struct clauses *clauses);
+static bool may_say(struct coordinator *coordinator, const struct run *run, const char *text);
 static void say_pausing(const struct run *run, struct clauses *clauses);
 static void say_moving(const struct coordinator *coordinator, const struct run *run, struct clauses *clauses);
 static void say_doubts(const struct run *run, struct clauses *clauses);
@@ -71,8 +71,8 @@ void coordinator_explain(struct coordinator *coordinator, struct run *run) {
     say_moving(coordinator, run, &clauses);
     say_store(coordinator, run, &clauses);
     say_lost(coordinator, run, &clauses);
-    say_unreached(coordinator, run, &clauses);
-    say_late(coordinator, run, &clauses);
+    say_unreached(run, &clauses);
+    say_late(run, &clauses);
     say_workers(coordinator, run, &clauses);
     say_teams(coordinator, run, &clauses);
     say_doubts(run, &clauses);
@@ -92,7 +92,16 @@ void coordinator_explain(struct coordinator *coordinator, struct run *run) {
     return;
   }
   say_quarantines(coordinator, run, &clauses);
-  coordinator_run_set_message(run, clauses.text);
+  if (may_say(coordinator, run, clauses.text))
+    coordinator_run_set_message(run, clauses.text);
+}
+
+/* Where many runs take turns, a worker that comes or goes changes what all of them say: some are left for the
+   events after this one, which look at them again. */
+static bool may_say(struct coordinator *coordinator, const struct run *run, const char *text) {
+  if (run->state != WEIR__RUN_STATE__RUNNING || strcmp(run->message, text) == 0)
+    return true;
+  return coordinator->n_said++ < EXPLAINED_MAX;
 }
 
 static void say_pausing(const struct run *run, struct clauses *clauses) {
@@ -178,8 +187,8 @@ static void say_wanted(const struct coordinator *coordinator, const struct run *
 
 static void say_workers(const struct coordinator *coordinator, const struct run *run,
                         struct clauses *clauses) {
-  uint32_t ready = (uint32_t)coordinator_count_workers(coordinator, run, WORKER_READY);
-  uint32_t loading = (uint32_t)coordinator_count_workers(coordinator, run, WORKER_LOADING);
+  uint32_t ready = (uint32_t)coordinator_count_workers(run, WORKER_READY);
+  uint32_t loading = (uint32_t)coordinator_count_workers(run, WORKER_LOADING);
   uint32_t min = run->is_begun ? 1 : run->spec->workers->min, have = ready + loading;
   if (run->state == WEIR__RUN_STATE__RUNNING)
     have = ready;
@@ -246,10 +255,10 @@ static void say_teams(struct coordinator *coordinator, const struct run *run, st
   free(missing);
 }
 
-static void say_late(const struct coordinator *coordinator, const struct run *run, struct clauses *clauses) {
-  for (int i = 0; i < coordinator->n_members; i++) {
-    const struct member *member = coordinator->members[i];
-    if (member->run == run && member->following.text)
+static void say_late(const struct run *run, struct clauses *clauses) {
+  for (int i = 0; i < run->n_workers; i++) {
+    const struct member *member = run->workers[i];
+    if (member->following.text)
       clauses_add(clauses, "%s (%s) %s", member->id, member->host, member->following.text);
   }
 }
@@ -265,13 +274,12 @@ static void say_lost(const struct coordinator *coordinator, const struct run *ru
                   run->servers[i].id, run->servers[i].address);
 }
 
-static void say_unreached(const struct coordinator *coordinator, const struct run *run,
-                          struct clauses *clauses) {
-  for (int i = 0; i < coordinator->n_members; i++) {
-    const struct member *member = coordinator->members[i];
-    if (member->run == run && member->unreached_text)
+static void say_unreached(const struct run *run, struct clauses *clauses) {
+  for (int i = 0; i < run->n_workers; i++) {
+    const struct member *member = run->workers[i];
+    if (member->unreached_text)
       clauses_add(clauses, "%s (%s) %s", member->id, member->host, member->unreached_text);
-    if (member->run == run && coordinator_missed_mates(member))
+    if (coordinator_missed_mates(member))
       clauses_add(clauses, "%s (%s) %s", member->id, member->host, coordinator_missed_mates(member));
   }
 }
@@ -289,7 +297,7 @@ static void say_doubts(const struct run *run, struct clauses *clauses) {
 static void say_quarantines(const struct coordinator *coordinator, const struct run *run,
                             struct clauses *clauses) {
   bool is_waiting = coordinator->quarantines.count > 0 && run->state != WEIR__RUN_STATE__FINISHING &&
-                    coordinator_count_workers(coordinator, run, WORKER_READY) == 0;
+                    coordinator_count_workers(run, WORKER_READY) == 0;
   for (int i = 0; i < coordinator->quarantines.count; i++) {
     const struct quarantine *quarantine = &coordinator->quarantines.items[i];
     if (is_waiting || strcmp(quarantine->run, run->id) == 0)

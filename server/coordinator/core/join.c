@@ -126,6 +126,8 @@ static struct member *member_new(struct coordinator *coordinator, uint64_t key, 
   member->message = mem_strdup("");
   member->pid = hello->pid;
   member->executors = hello->executors ? hello->executors : 1;
+  member->joined = coordinator->members_seen++;
+  coordinator->n_bounded += member->memory_bytes > 0;
   member->joined_ms = member->heard_ms = coordinator->now_ms;
   member->is_fresh = !*hello->id;
   member->speed = mem_new(sizeof *member->speed);
@@ -213,6 +215,7 @@ void coordinator_member_left(struct coordinator *coordinator, struct member *mem
   memmove(coordinator->members + at, coordinator->members + at + 1,
           (size_t)(coordinator->n_members - at - 1) * sizeof *coordinator->members);
   coordinator->n_members--;
+  coordinator->n_bounded -= member->memory_bytes > 0;
   coordinator->is_members_due = true;
   if (member->role == WEIR__ROLE__WORKER)
     coordinator_worker_past(coordinator, member);

@@ -166,13 +166,11 @@ void coordinator_refused(struct coordinator *coordinator, struct member *member,
   if ((was_ready || was_following) && !is_present)
     return; /* what troubled it was rolled back */
   worker_refuse(coordinator, member, text);
-  if (coordinator_count_workers(coordinator, run, WORKER_LOADING) +
-          coordinator_count_workers(coordinator, run, WORKER_FOLLOWING) >
-      0)
+  if (coordinator_count_workers(run, WORKER_LOADING) + coordinator_count_workers(run, WORKER_FOLLOWING) > 0)
     return;
   if (refused->bad_input && !run->reference.dataset_sha256)
     coordinator_run_fail(coordinator, run, FAILURE_BAD_INPUT, "%s", text);
-  else if (was_ready && coordinator_count_workers(coordinator, run, WORKER_READY) == 0)
+  else if (was_ready && coordinator_count_workers(run, WORKER_READY) == 0)
     coordinator_run_fail(coordinator, run, FAILURE_DIVERGED, "%s",
                          text); /* all who trained gave up: it diverges */
 }

@@ -43,6 +43,7 @@ static bool is_live(const struct run *run) {
 void coordinator_settle(struct coordinator *coordinator, const char *reported) {
   const struct run *only = reported ? coordinator_run(coordinator, reported) : NULL;
   bool has_weighed;
+  coordinator->n_said = 0;
   for (int i = 0; i < coordinator->n_runs; i++)
     if (!coordinator_is_over(coordinator->runs[i])) {
       coordinator_recover(coordinator, coordinator->runs[i]);
@@ -132,7 +133,7 @@ static void move_misplaced(struct coordinator *coordinator, struct run *run) {
 void coordinator_worker_join_run(struct coordinator *coordinator, struct member *worker, struct run *run) {
   struct range loaded = worker->stages;
   coordinator_give_stages(coordinator, run, worker, loaded);
-  worker->run = run;
+  coordinator_run_add_worker(run, worker);
   worker->given_ms = coordinator->now_ms;
   worker->is_back = false;
   loaded_remove(&worker->loaded, run);
@@ -232,7 +233,7 @@ static bool is_among(struct member *const *members, int n, const struct member *
 }
 
 static void start_when_loaded(struct coordinator *coordinator, struct run *run) {
-  uint32_t ready = (uint32_t)coordinator_count_workers(coordinator, run, WORKER_READY);
+  uint32_t ready = (uint32_t)coordinator_count_workers(run, WORKER_READY);
   int n;
   if (run->state != WEIR__RUN_STATE__LOADING || run->is_load_due ||
       ready < (run->is_begun ? 1 : run->spec->workers->min))

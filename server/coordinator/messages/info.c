@@ -195,9 +195,9 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
     info->samples_per_second = run->samples_per_second;
   else if (run->step && seconds > 0) /* what was done twice counts once */
     info->samples_per_second = (double)(run->step - run->origin.step) * plan->batch / seconds;
-  for (int i = 0; i < coordinator->n_members; i++) {
-    const struct member *member = coordinator->members[i];
-    if (member->run != run || member->state != WORKER_READY)
+  for (int i = 0; i < run->n_workers; i++) {
+    const struct member *member = run->workers[i];
+    if (member->state != WORKER_READY)
       continue;
     info->workers++;
     info->executors += member->executors;

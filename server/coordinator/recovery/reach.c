@@ -26,8 +26,8 @@ static bool worker_misses(const struct member *worker, uint64_t server);
 static uint64_t key_of(const struct coordinator *coordinator, const struct run_server *server);
 static void say_unreached(const struct coordinator *coordinator, struct member *worker, const char *error);
 static void reaches_all(struct coordinator *coordinator, struct member *worker);
-static struct member *best_placed(const struct coordinator *coordinator, const struct run *run);
-static bool admit_who_reach(const struct coordinator *coordinator, const struct run *run);
+static struct member *best_placed(const struct run *run);
+static bool admit_who_reach(const struct run *run);
 static void admit_cut_off(struct coordinator *coordinator, struct run *run);
 static void cut_off_workers(struct coordinator *coordinator, struct run *run, const struct member *best);
 static void give_up_servers(struct coordinator *coordinator, struct run *run, const struct member *worker);
@@ -118,7 +118,7 @@ static void reaches_all(struct coordinator *coordinator, struct member *worker) 
   const Weir__WorkersSpec *spec = run->spec->workers;
   if (worker->state != WORKER_CUT_OFF)
     return;
-  if (spec->has_max && coordinator_count_held(coordinator, run) >= spec->max) {
+  if (spec->has_max && coordinator_count_held(run) >= spec->max) {
     coordinator_order_unload(coordinator, run->id, worker, "others have taken its place");
     coordinator_worker_leave_run(worker, WORKER_IDLE);
     return;
@@ -130,12 +130,12 @@ void coordinator_weigh_reach(struct coordinator *coordinator, struct run *run) {
   struct member *best;
   if (run->state != WEIR__RUN_STATE__RUNNING)
     return;
-  if (coordinator_count_held(coordinator, run) == 0)
+  if (coordinator_count_held(run) == 0)
     admit_cut_off(coordinator, run);
-  best = best_placed(coordinator, run);
+  best = best_placed(run);
   if (best && best->n_unreached && coordinator->now_ms - best->unreached_ms >= WEIGH_MS &&
-      admit_who_reach(coordinator, run))
-    best = best_placed(coordinator, run);
+      admit_who_reach(run))
+    best = best_placed(run);
   if (!best)
     return;
   cut_off_workers(coordinator, run, best);
@@ -145,11 +145,11 @@ void coordinator_weigh_reach(struct coordinator *coordinator, struct run *run) {
 
 /* Of those that compute, the one that misses the fewest servers, and for the shortest time. NULL: none
    computes. */
-static struct member *best_placed(const struct coordinator *coordinator, const struct run *run) {
+static struct member *best_placed(const struct run *run) {
   struct member *best = NULL;
-  for (int i = 0; i < coordinator->n_members; i++) {
-    struct member *member = coordinator->members[i];
-    if (member->run != run || member->state != WORKER_READY)
+  for (int i = 0; i < run->n_workers; i++) {
+    struct member *member = run->workers[i];
+    if (member->state != WORKER_READY)
       continue;
     if (!best || member->n_unreached < best->n_unreached ||
         (member->n_unreached == best->n_unreached && member->unreached_ms > best->unreached_ms))
@@ -160,9 +160,9 @@ static struct member *best_placed(const struct coordinator *coordinator, const s
 
 /* Nobody else is left: they try on. */
 static void admit_cut_off(struct coordinator *coordinator, struct run *run) {
-  for (int i = 0; i < coordinator->n_members; i++) {
-    struct member *member = coordinator->members[i];
-    if (member->run != run || member->state != WORKER_CUT_OFF)
+  for (int i = 0; i < run->n_workers; i++) {
+    struct member *member = run->workers[i];
+    if (member->state != WORKER_CUT_OFF)
       continue;
     member->unreached_ms = coordinator->now_ms;
     coordinator_worker_set_state(member, WORKER_READY);
@@ -172,11 +172,11 @@ static void admit_cut_off(struct coordinator *coordinator, struct run *run) {
 
 /* Nobody who computes reaches all servers: workers that only follow, but have not said that they miss any,
    compute, too. */
-static bool admit_who_reach(const struct coordinator *coordinator, const struct run *run) {
+static bool admit_who_reach(const struct run *run) {
   bool has_admitted = false;
-  for (int i = 0; i < coordinator->n_members; i++) {
-    struct member *member = coordinator->members[i];
-    if (member->run != run || member->state != WORKER_FOLLOWING || member->n_unreached)
+  for (int i = 0; i < run->n_workers; i++) {
+    struct member *member = run->workers[i];
+    if (member->state != WORKER_FOLLOWING || member->n_unreached)
       continue;
     coordinator_admit_follower(member);
     has_admitted = true;
@@ -190,11 +190,11 @@ bool coordinator_is_out_of_reach(const struct coordinator *coordinator, const st
 
 /* Those that miss more than the best; all that miss any where another is about to take their place. */
 static void cut_off_workers(struct coordinator *coordinator, struct run *run, const struct member *best) {
-  int bearable = coordinator_count_workers(coordinator, run, WORKER_LOADING) > 0 ? 0 : best->n_unreached;
-  for (int i = 0; i < coordinator->n_members; i++) {
-    struct member *member = coordinator->members[i];
+  int bearable = coordinator_count_workers(run, WORKER_LOADING) > 0 ? 0 : best->n_unreached;
+  for (int i = 0; i < run->n_workers; i++) {
+    struct member *member = run->workers[i];
     bool takes_part = member->state == WORKER_READY || member->state == WORKER_FOLLOWING;
-    if (member->run != run || !takes_part || member->n_unreached <= bearable ||
+    if (!takes_part || member->n_unreached <= bearable ||
         coordinator->now_ms - member->unreached_ms < WEIGH_MS)
       continue;
     coordinator_worker_set_state(member, WORKER_CUT_OFF);
@@ -211,7 +211,7 @@ static void give_up_servers(struct coordinator *coordinator, struct run *run, co
   char cause[TEXT_MAX + 100];
   bool is_missed = false; /* or it has joined anew meanwhile */
   if (coordinator_lost_servers(run) > 0 || run->checkpointing.is_committing ||
-      coordinator_count_workers(coordinator, run, WORKER_LOADING) > 0)
+      coordinator_count_workers(run, WORKER_LOADING) > 0)
     return;
   for (int i = 0; i < run->n_servers; i++)
     is_missed |= worker_misses(worker, run->servers[i].key);

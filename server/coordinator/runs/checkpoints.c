@@ -22,7 +22,7 @@ enum { PAUSE_LEAST_MS = 1000, PAUSE_MOST_MS = 30000, MESSAGE_MAX = 1000, SHA256_
 
 static bool is_awaited(struct run *run, bool is_soon);
 static void set_for_move(struct run *run, bool is_for_move);
-static bool stands_still(const struct coordinator *coordinator, const struct run *run, uint64_t newest);
+static bool stands_still(const struct run *run, uint64_t newest);
 static void checkpoint_stand(struct coordinator *coordinator, struct run *run);
 static bool is_due_now(const struct coordinator *coordinator, const struct run *run);
 static uint64_t next_boundary(const struct plan *plan, uint64_t from);
@@ -54,7 +54,7 @@ void coordinator_checkpoint_when_due(struct coordinator *coordinator, struct run
   is_due = is_due_now(coordinator, run);
   if (making->step && !run->is_pausing && !run->is_moving && (!is_due || making->step <= soon))
     return; /* it is on its way */
-  step = !is_due ? next_boundary(&run->plan, soon) : stands_still(coordinator, run, newest) ? newest : soon;
+  step = !is_due ? next_boundary(&run->plan, soon) : stands_still(run, newest) ? newest : soon;
   if (step < run->plan.steps && step < coordinator_run_hold(run)) /* there it has one in any case */
     checkpoint_order(coordinator, run, step);
 }
@@ -75,9 +75,9 @@ static void set_for_move(struct run *run, bool is_for_move) {
 
 /* Nobody computes the next version for now, and the run moves: the newest one will do, unless a block is
    ahead of it. */
-static bool stands_still(const struct coordinator *coordinator, const struct run *run, uint64_t newest) {
+static bool stands_still(const struct run *run, uint64_t newest) {
   return run->is_moving && newest > 0 && newest != run->checkpointing.passed &&
-         coordinator_count_workers(coordinator, run, WORKER_READY) == 0;
+         coordinator_count_workers(run, WORKER_READY) == 0;
 }
 
 /* Of the version at which nothing more is computed: the last one, or the one at which the run is held. */

@@ -14,15 +14,14 @@
 
 static void say_late(const struct coordinator *coordinator, struct member *worker);
 
-static bool is_computed(const struct coordinator *coordinator, const struct run *run) {
-  return run->state == WEIR__RUN_STATE__RUNNING &&
-         coordinator_count_workers(coordinator, run, WORKER_READY) > 0;
+static bool is_computed(const struct run *run) {
+  return run->state == WEIR__RUN_STATE__RUNNING && coordinator_count_workers(run, WORKER_READY) > 0;
 }
 
 void coordinator_worker_follow(struct coordinator *coordinator, struct member *worker) {
   struct run *run = worker->run;
   coordinator_follow_forget(worker);
-  if (!is_computed(coordinator, run) || !coordinator->options.follow_ms || coordinator_is_staged(worker)) {
+  if (!is_computed(run) || !coordinator->options.follow_ms || coordinator_is_staged(worker)) {
     coordinator_worker_set_state(worker, WORKER_READY);
     coordinator_workers_changed(run);
     return;
@@ -51,10 +50,10 @@ void coordinator_admit_follower(struct member *worker) {
 
 /* One whose executors are still stuck may well receive weights. */
 void coordinator_admit_followers(struct coordinator *coordinator, struct run *run) {
-  bool must_all = !is_computed(coordinator, run);
-  for (int i = 0; i < coordinator->n_members; i++) {
-    struct member *member = coordinator->members[i];
-    if (member->run != run || member->state != WORKER_FOLLOWING)
+  bool must_all = !is_computed(run);
+  for (int i = 0; i < run->n_workers; i++) {
+    struct member *member = run->workers[i];
+    if (member->state != WORKER_FOLLOWING)
       continue;
     if (must_all || (member->following.is_caught_up && !speed_is_stuck(member->speed)))
       coordinator_admit_follower(member);

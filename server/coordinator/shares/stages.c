@@ -107,11 +107,11 @@ static struct member *find_surplus(const struct coordinator *coordinator, const 
 
 struct member *coordinator_find_misplaced(const struct coordinator *coordinator, const struct run *run) {
   uint32_t counts[SPEC_STAGES_MAX], sum;
-  for (int i = 0; i < coordinator->n_members; i++) {
-    const struct member *member = coordinator->members[i];
+  for (int i = 0; i < run->n_workers; i++) {
+    const struct member *member = run->workers[i];
     struct member *surplus;
     struct lineup lineup;
-    if (member->run != run || !coordinator_is_staged(member))
+    if (!coordinator_is_staged(member))
       continue;
     lineup = lineup_of(run, member);
     count_positions(coordinator, run, &lineup, counts);
@@ -215,12 +215,12 @@ struct assign_worker *coordinator_entity_speeds(struct arena *arena, struct memb
 }
 
 char *coordinator_missing_stages(const struct coordinator *coordinator, const struct run *run) {
-  for (int i = 0; i < coordinator->n_members; i++) {
-    const struct member *member = coordinator->members[i];
+  for (int i = 0; i < run->n_workers; i++) {
+    const struct member *member = run->workers[i];
     uint32_t counts[SPEC_STAGES_MAX], position;
     struct lineup lineup;
     struct range stages;
-    if (member->run != run || !coordinator_is_staged(member))
+    if (!coordinator_is_staged(member))
       continue;
     lineup = lineup_of(run, member);
     count_positions(coordinator, run, &lineup, counts);

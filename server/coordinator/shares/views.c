@@ -25,9 +25,9 @@ static void make_groups(const struct coordinator *coordinator, struct run *run, 
 void coordinator_regroup_when_due(struct coordinator *coordinator, struct run *run) {
   if (!run->regroup_ms || coordinator->now_ms < run->regroup_ms)
     return;
-  for (int i = 0; i < coordinator->n_members; i++) {
-    struct member *member = coordinator->members[i];
-    if (member->run == run && member->group_failures >= GROUP_FAILURES_MAX)
+  for (int i = 0; i < run->n_workers; i++) {
+    struct member *member = run->workers[i];
+    if (member->group_failures >= GROUP_FAILURES_MAX)
       member->group_failures = GROUP_FAILURES_MAX - 1; /* one more try */
   }
   run->regroup_ms = 0;
@@ -84,11 +84,10 @@ static bool is_among(struct member *const *workers, int n, const struct member *
 /* To those that compute nothing: some of them are ready, and have no team. */
 static void send_idle_views(struct coordinator *coordinator, struct run *run, struct member *const *workers,
                             int n) {
-  for (int i = 0; i < coordinator->n_members; i++) {
-    struct member *member = coordinator->members[i];
+  for (int i = 0; i < run->n_workers; i++) {
+    struct member *member = run->workers[i];
     bool has_no_team = member->state == WORKER_READY && !is_among(workers, n, member);
-    if (member->run != run ||
-        (member->state != WORKER_CUT_OFF && member->state != WORKER_FOLLOWING && !has_no_team))
+    if ((member->state != WORKER_CUT_OFF && member->state != WORKER_FOLLOWING && !has_no_team))
       continue;
     if (has_no_team)
       coordinator_take_work(member);
@@ -100,9 +99,9 @@ static void send_idle_views(struct coordinator *coordinator, struct run *run, st
 /* For the others nothing has changed when a worker begins to follow. */
 static void send_follower_views(struct coordinator *coordinator, struct run *run) {
   bool is_numbered = false;
-  for (int i = 0; i < coordinator->n_members; i++) {
-    struct member *member = coordinator->members[i];
-    if (member->run != run || member->state != WORKER_FOLLOWING || !member->following.is_view_due)
+  for (int i = 0; i < run->n_workers; i++) {
+    struct member *member = run->workers[i];
+    if (member->state != WORKER_FOLLOWING || !member->following.is_view_due)
       continue;
     run->view += !is_numbered;
     is_numbered = true;
@@ -123,15 +122,15 @@ static const char *host_of(const struct run *run, const struct member *worker) {
 struct member **coordinator_ready_workers(const struct coordinator *coordinator, const struct run *run,
                                           int *n) {
   struct arena *arena = &coordinator->actions->arena;
-  size_t capacity = (size_t)coordinator->n_members;
+  size_t capacity = (size_t)run->n_workers;
   struct member **joined = arena_new(arena, capacity * sizeof *joined);
   struct member **workers = arena_new(arena, capacity * sizeof *workers);
   const char **hosts = arena_new(arena, capacity * sizeof *hosts);
   int *order = arena_new(arena, capacity * sizeof *order);
   *n = 0;
-  for (int i = 0; i < coordinator->n_members; i++) {
-    struct member *member = coordinator->members[i];
-    if (member->run != run || member->state != WORKER_READY)
+  for (int i = 0; i < run->n_workers; i++) {
+    struct member *member = run->workers[i];
+    if (member->state != WORKER_READY)
       continue;
     joined[*n] = member;
     hosts[(*n)++] = host_of(run, member);

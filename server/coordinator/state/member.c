@@ -52,7 +52,7 @@ void coordinator_worker_leave_run(struct member *worker, enum worker_state state
     coordinator_workers_changed(worker->run);
   worker->run->is_info_due |= !coordinator_is_over(worker->run);
   coordinator_worker_set_state(worker, state);
-  worker->run = NULL;
+  coordinator_run_remove_worker(worker);
   worker->stages = worker->microbatches = worker->eval_chunks = (struct range){0, 0};
   worker->group = (struct grouping){0};
   *worker->speed = (struct speed){0};

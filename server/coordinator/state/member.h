@@ -61,6 +61,7 @@ struct member {
   char *shm_host;       /* workers: equal for those that can share memory; empty: unknown */
   struct labels labels; /* workers */
   uint32_t pid, executors;
+  uint64_t joined; /* grows from member to member */
   uint64_t joined_ms, heard_ms;
   bool is_fresh; /* its process was no member before */
   char *message; /* why it was refused or is in quarantine; servers: why runs go on without it; else empty */

@@ -80,7 +80,7 @@ static bool has_room_on(const struct coordinator *coordinator, const struct run 
 bool coordinator_has_room(const struct coordinator *coordinator, const struct run *run,
                           struct room_lack *lack) {
   struct room_lack found = {0};
-  for (int i = 0; i < coordinator->n_members; i++) {
+  for (int i = 0; i < coordinator->n_members && coordinator->n_bounded > 0; i++) {
     const struct member *server = coordinator->members[i];
     if (server->memory_bytes == 0 || !coordinator_may_own_blocks(coordinator, server, false) ||
         !coordinator_server_fits(run, server))

@@ -88,6 +88,7 @@ void coordinator_run_free(struct run *run) {
   coordinator_reissue_free(run);
   groups_past_fini(&run->groups_past);
   free(run->suspicion);
+  free(run->workers);
   free(run->refused);
   free(run->refusal);
   free(run->checkpoints);
@@ -237,20 +238,38 @@ const struct run *coordinator_fork_source(const struct coordinator *coordinator,
   return parent;
 }
 
-int coordinator_count_workers(const struct coordinator *coordinator, const struct run *run,
-                              enum worker_state state) {
+void coordinator_run_add_worker(struct run *run, struct member *worker) {
+  int at = run->n_workers;
+  array_reserve((void **)&run->workers, &run->workers_capacity, run->n_workers, sizeof *run->workers);
+  for (; at > 0 && run->workers[at - 1]->joined > worker->joined; at--)
+    run->workers[at] = run->workers[at - 1];
+  run->workers[at] = worker;
+  run->n_workers++;
+  worker->run = run;
+}
+
+void coordinator_run_remove_worker(struct member *worker) {
+  struct run *run = worker->run;
+  int at = 0;
+  while (run->workers[at] != worker)
+    at++;
+  run->n_workers--;
+  memmove(run->workers + at, run->workers + at + 1, (size_t)(run->n_workers - at) * sizeof *run->workers);
+  worker->run = NULL;
+}
+
+int coordinator_count_workers(const struct run *run, enum worker_state state) {
   int count = 0;
-  for (int i = 0; i < coordinator->n_members; i++)
-    count += coordinator->members[i]->run == run && coordinator->members[i]->state == state;
+  for (int i = 0; i < run->n_workers; i++)
+    count += run->workers[i]->state == state;
   return count;
 }
 
-uint32_t coordinator_count_held(const struct coordinator *coordinator, const struct run *run) {
+uint32_t coordinator_count_held(const struct run *run) {
   uint32_t count = 0;
-  for (int i = 0; i < coordinator->n_members; i++) {
-    const struct member *member = coordinator->members[i];
-    count += member->run == run && (member->state == WORKER_LOADING || member->state == WORKER_FOLLOWING ||
-                                    member->state == WORKER_READY);
+  for (int i = 0; i < run->n_workers; i++) {
+    enum worker_state state = run->workers[i]->state;
+    count += state == WORKER_LOADING || state == WORKER_FOLLOWING || state == WORKER_READY;
   }
   return count;
 }

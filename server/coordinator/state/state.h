@@ -33,6 +33,8 @@ struct coordinator {
   int n_members, members_capacity;
   struct run **runs; /* in the order of submission */
   int n_runs, runs_capacity;
+  uint64_t members_seen; /* so far */
+  int n_bounded;         /* servers that say what runs may take of their memory */
   uint32_t servers_seen, workers_seen;
   struct quarantines quarantines;
   uint64_t reissues_seen; /* the highest number of a struct reissue */
@@ -43,6 +45,7 @@ struct coordinator {
 
   struct weighed weighed;
   bool is_weigh_due; /* claims are weighed whether or not what they are weighed by has changed */
+  int n_said;        /* runs that were given another message, though they run, in this step */
   int unexplained;   /* so many runs that wait are yet to be told what they wait for, */
   int explained;     /* this one first: its place in `runs` */
 

@@ -168,6 +168,20 @@ static void a_worker_that_drains_has_no_work_under_another_coordinator_either(vo
   assert_string_equal(f->told[W3 + 1].load, RUN);
 }
 
+static void workers_have_shares_in_the_order_in_which_they_joined_the_cluster(void **state) {
+  struct core_fixture *f = *state;
+  two_workers_join(f);
+  user_submits(f, RUN, 1, 1);
+  user_submits(f, RUN2, 1, 0);
+  run_begins(f, RUN, (const uint64_t[]){W1}, 1);
+  run_begins(f, RUN2, (const uint64_t[]){W2}, 1);
+  user_cancels(f, RUN);
+  worker_loads(f, W1, RUN2); /* it had joined before the other one */
+  assert_int_equal(f->told[W1].begin, 0);
+  assert_int_equal(f->told[W2].begin, MICROBATCHES / 2);
+  assert_int_equal(f->told[W2].end, MICROBATCHES);
+}
+
 /* Two runs with a worker each, both of which lose their links. */
 static void two_runs_lose_their_links(struct core_fixture *f) {
   two_workers_join(f);
@@ -279,6 +293,7 @@ int main(void) {
       TEST(runs_take_workers_in_the_order_of_submission),
       TEST(a_run_that_needs_many_is_not_starved_by_those_behind_it),
       TEST(a_run_that_was_rolled_back_may_give_up_workers_after_its_next_step),
+      TEST(workers_have_shares_in_the_order_in_which_they_joined_the_cluster),
       TEST(a_worker_that_comes_back_stays_with_its_run_for_a_while),
       TEST(a_worker_that_was_lent_meanwhile_goes_back_to_its_run),
       TEST(a_higher_priority_takes_a_worker_that_comes_back),

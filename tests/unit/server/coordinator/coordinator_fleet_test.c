@@ -14,7 +14,7 @@
 #include "server/coordinator/messages/info.h"
 #include "tests/support/coordinator/core_fleet.h"
 
-enum { WORKERS = 20, WAITING = 5 * EXPLAINED_MAX };
+enum { WORKERS = 20, WAITING = 5 * EXPLAINED_MAX, TURNS = 40 };
 
 /* One run has all workers, and the others wait for more than there are. */
 static void fleet_fill(struct fleet *fleet) {
@@ -65,6 +65,36 @@ static void runs_that_wait_are_told_why_some_at_a_time(void **state) {
   fleet_fini(&fleet);
 }
 
+/* A worker leaves, and 40 runs take turns on 39 workers. */
+static void runs_that_take_turns_are_told_so_some_at_a_time(void **state) {
+  struct fleet fleet;
+  int told = 0;
+  (void)state;
+  fleet_init(&fleet);
+  fleet_server_joins(&fleet);
+  for (int i = 0; i < TURNS; i++)
+    fleet_worker_joins(&fleet, NULL);
+  for (int i = 0; i < TURNS; i++)
+    fleet_submits(&fleet, "workers: {max: 1}\n");
+  assert_int_equal(fleet_count_runs(&fleet, WEIR__RUN_STATE__RUNNING), TURNS);
+  fleet_leaves(&fleet, 1 + TURNS);
+  for (int events = 0; told < TURNS; events++) {
+    int before = told;
+    assert_true(events <= TURNS / EXPLAINED_MAX + 2);
+    told = 0;
+    for (int run = 0; run < TURNS; run++) {
+      Weir__RunInfo info;
+      char id[64];
+      assert_true(coordinator_run_info(fleet.core, fleet_run(run, id), fleet.now_ms, &info));
+      told += strcmp(info.message, "takes turns with 39 other runs") == 0;
+    }
+    assert_in_range(told - before, 1, EXPLAINED_MAX);
+    fleet_ticks(&fleet, 1);
+  }
+  assert_int_equal(told, TURNS);
+  fleet_fini(&fleet);
+}
+
 static void a_step_report_makes_the_core_publish_the_step_alone(void **state) {
   struct fleet fleet;
   (void)state;
@@ -90,6 +120,7 @@ static void runs_that_are_gone_are_not_spoken_of(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(runs_that_wait_are_told_why_some_at_a_time),
+      cmocka_unit_test(runs_that_take_turns_are_told_so_some_at_a_time),
       cmocka_unit_test(a_step_report_makes_the_core_publish_the_step_alone),
       cmocka_unit_test(runs_that_are_gone_are_not_spoken_of),
   };

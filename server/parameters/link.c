@@ -384,6 +384,8 @@ static void link_obey_hold(struct link *link, const Weir__Hold *order) {
   struct hosted_run *run = run_table_find(link->options.runs, order->run, order->incarnation, &err);
   if (run)
     run_obey_hold(run, order->step);
+  if (run && order->reached)
+    hosted_run_rest(run, order->step);
   hosted_run_put(run);
 }
 

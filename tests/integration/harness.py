@@ -245,6 +245,7 @@ class Cluster:
     def __init__(self, folder, servers=1, workers=1, threads=1, advertise=None, store=None, is_patient=False, gate=None,
                  options=(), listen=None, **process):
         self.folder, self.gate, self.processes, self.workers, self.servers = folder, gate, [], [], []
+        self.server_options = ()  # more of each server's that is started
         self.store = store or "file://" + os.path.join(folder.path, "store")
         self.address = listen or own_address()
         self.patience = (*options, *(("--server-grace", 3600) if is_patient else ()))
@@ -266,7 +267,7 @@ class Cluster:
         elsewhere = ["--advertise", advertise] if advertise else []
         server, address = start_announced(
             program("weir-server"), "--role=parameters", "--listen", listen or own_address(), "--coordinator",
-            coordinator or self.address, "--store", self.store, *elsewhere, **process)
+            coordinator or self.address, "--store", self.store, *elsewhere, *self.server_options, **process)
         self.processes.append(server)
         return server, address
 

@@ -49,6 +49,8 @@ void coordinator_settle(struct coordinator *coordinator, const char *reported) {
       coordinator_recover(coordinator, coordinator->runs[i]);
       coordinator_hold_when_due(coordinator, coordinator->runs[i]);
     }
+  if (coordinator->is_weigh_due)
+    coordinator_spill_when_needed(coordinator);
   has_weighed = coordinator_claims_changed(coordinator) || coordinator->is_weigh_due ||
                 (only && turn_is_over(&only->turn, coordinator->now_ms));
   if (has_weighed) {

@@ -216,6 +216,7 @@ void coordinator_order_hold(struct coordinator *coordinator, const struct run *r
   order->hold->run = run->id;
   order->hold->incarnation = run->incarnation;
   order->hold->step = hold_of(run);
+  order->hold->reached = run->state == WEIR__RUN_STATE__HELD;
 }
 
 static Weir__UnloadRun *order_unload(struct coordinator *coordinator, const char *run,

@@ -25,6 +25,7 @@ void coordinator_order_write(struct coordinator *coordinator, const struct run *
 void coordinator_order_keep(struct coordinator *coordinator, const struct run *run,
                             const struct member *member);
 /* The hold was raised. */
+/* Also whether all of its servers are there: the run is HELD. */
 void coordinator_order_hold(struct coordinator *coordinator, const struct run *run,
                             const struct member *server);
 void coordinator_order_unload(struct coordinator *coordinator, const char *run, const struct member *member,

@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/nearest.h"
 #include "server/coordinator/recovery/recovery.h"
+#include "server/coordinator/runs/runs.h"
 #include "server/coordinator/state/candidates.h"
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/room.h"
@@ -78,6 +79,10 @@ void coordinator_move_when_due(struct coordinator *coordinator, struct run *run)
   const struct member *from = find_draining(run);
   char cause[CAUSE_MAX];
   run->is_moving = from && can_move(coordinator, run);
+  if (from && !run->is_moving && coordinator_may_spill(run)) { /* it needs no room */
+    coordinator_spill(coordinator, run);
+    return;
+  }
   if (!run->is_moving || run->checkpointing.is_committing || !is_saved(run))
     return;
   snprintf(cause, sizeof cause, "%s (%s) drains, and its blocks move to other servers", from->id,

@@ -62,6 +62,7 @@ void coordinator_run_restored(struct coordinator *coordinator, const struct rest
   run = coordinator_run_new(coordinator, &submission);
   spec_free(spec);
   run->state = record->state;
+  run->is_spilled = record->state == WEIR__RUN_STATE__HELD && record->n_servers == 0;
   coordinator_run_set_message(run, record->message);
   run->is_bad_input = record->bad_input;
   run->has_diverged = record->diverged;

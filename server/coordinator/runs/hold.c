@@ -13,6 +13,7 @@
 #include "server/coordinator/state/state.h"
 
 static void tell_servers(struct coordinator *coordinator, struct run *run);
+static void look_at_spilled(struct coordinator *coordinator, struct run *run);
 static bool are_blocks_at_hold(const struct run *run);
 static void hold_begin(struct coordinator *coordinator, struct run *run);
 static void hold_end(struct coordinator *coordinator, struct run *run);
@@ -28,6 +29,8 @@ void coordinator_held(struct coordinator *coordinator, struct member *member, co
 void coordinator_hold_when_due(struct coordinator *coordinator, struct run *run) {
   bool is_begun = run->state == WEIR__RUN_STATE__LOADING || run->state == WEIR__RUN_STATE__RUNNING;
   tell_servers(coordinator, run);
+  if (run->is_spilled)
+    look_at_spilled(coordinator, run);
   if (!coordinator_is_at_hold(run))
     return;
   if (is_begun && are_blocks_at_hold(run))
@@ -63,10 +66,12 @@ static void tell_servers(struct coordinator *coordinator, struct run *run) {
   uint64_t hold = coordinator_run_hold(run);
   for (int i = 0; i < run->n_servers && !run->is_load_due; i++) {
     struct run_server *server = &run->servers[i];
-    if (!server->member || !server->is_loaded || server->told_hold == hold)
+    bool is_reached = run->state == WEIR__RUN_STATE__HELD && !server->is_told_reached;
+    if (!server->member || !server->is_loaded || (server->told_hold == hold && !is_reached))
       continue;
     coordinator_order_hold(coordinator, run, server->member);
     server->told_hold = hold;
+    server->is_told_reached = run->state == WEIR__RUN_STATE__HELD;
   }
 }
 
@@ -89,19 +94,46 @@ static void hold_begin(struct coordinator *coordinator, struct run *run) {
   }
   run->is_begun = true;
   run->is_view_due = false;
+  run->held_ms = coordinator->now_ms;
   release_workers(coordinator, run);
   coordinator_reissue_free(run);
   coordinator_clock_stop(coordinator, run);
   coordinator_run_set_message(run, "");
   coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__HELD);
+  tell_servers(coordinator, run);
 }
 
-/* It claims workers again; its servers go on as they are. */
+/* It claims workers again. Its servers go on as they are, if they have room for a run that trains; else, and
+   where it was spilled, it waits for room. */
 static void hold_end(struct coordinator *coordinator, struct run *run) {
+  bool has_room = !run->is_spilled && coordinator_make_room(coordinator, run);
+  if (!has_room && coordinator_may_spill(run))
+    coordinator_spill(coordinator, run);
+  if (run->is_spilled) {
+    coordinator_run_set_message(run, "");
+    coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__QUEUED);
+    return;
+  }
   coordinator_measure_anew(coordinator, run);
   coordinator_workers_changed(run);
   coordinator_run_set_message(run, "");
   coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__RUNNING);
+}
+
+/* A pause and a stop need no blocks; but a checkpoint that has no hash of its weights is made anew, once
+   there is room. If it is gone from the store, with the blocks, the run begins where it can. */
+static void look_at_spilled(struct coordinator *coordinator, struct run *run) {
+  uint64_t newest = coordinator_newest_checkpoint(run);
+  if (newest != run->base_step || run->step != newest) {
+    coordinator_new_incarnation(coordinator, run, newest);
+    coordinator_run_set_message(run, "");
+    coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__QUEUED);
+    return;
+  }
+  coordinator_stop_training(coordinator, run);
+  if (run->is_spilled && run->is_stopping && coordinator_has_server(coordinator, run) &&
+      coordinator_has_room(coordinator, run, NULL))
+    coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__LOADING);
 }
 
 /* They keep what they have loaded, as for a turn. */

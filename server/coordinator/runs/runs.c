@@ -39,7 +39,7 @@ static const unsigned transitions[] = {
     [WEIR__RUN_STATE__CANCELLED] = TO(QUEUED) | TO(DONE),
     [WEIR__RUN_STATE__PAUSED] = TO(QUEUED) | TO(DONE) | TO(FAILED) | TO(CANCELLED),
     [WEIR__RUN_STATE__HELD] =
-        TO(LOADING) | TO(RUNNING) | TO(PAUSED) | TO(FAILED) | TO(CANCELLED) | TO(STOPPED),
+        TO(QUEUED) | TO(LOADING) | TO(RUNNING) | TO(PAUSED) | TO(FAILED) | TO(CANCELLED) | TO(STOPPED),
     [WEIR__RUN_STATE__STOPPED] = 0,
 };
 #undef TO
@@ -55,6 +55,7 @@ void coordinator_run_set_state(struct coordinator *coordinator, struct run *run,
   if (!run->is_stop_awaited)
     run->told_state = run->state;
   run->state = state;
+  run->is_spilled = false;
   run->is_stop_awaited = coordinator_is_over(run) || state == WEIR__RUN_STATE__PAUSED;
   run->is_info_due = run->is_save_due = true;
   if (!coordinator_is_over(run) && state != WEIR__RUN_STATE__PAUSED && state != WEIR__RUN_STATE__QUEUED)

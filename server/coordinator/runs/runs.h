@@ -3,6 +3,7 @@
    runs.c      their states, from submission to the end
    pause.c     stopped and taken up again at people's wish
    hold.c      held at a version, and let go on
+   spill.c     held, with their blocks in the store alone
    progress.c  what servers report, up to the last version */
 #ifndef WEIR_SERVER_COORDINATOR_RUNS_RUNS_H
 #define WEIR_SERVER_COORDINATOR_RUNS_RUNS_H
@@ -96,5 +97,13 @@ void coordinator_progress_reset(struct run *run, uint64_t step);
 void coordinator_measure_anew(struct coordinator *coordinator, struct run *run);
 void coordinator_clock_start(struct coordinator *coordinator, struct run *run);
 void coordinator_clock_stop(struct coordinator *coordinator, struct run *run);
+
+/* spill.c */
+/* Servers drop the blocks of the run, which coordinator_may_spill (room.h). */
+void coordinator_spill(struct coordinator *coordinator, struct run *run);
+/* Spills runs, longest-held first, until the run fits. False if that would not do: then none is. */
+bool coordinator_make_room(struct coordinator *coordinator, const struct run *run);
+/* Makes room for the first run that waits for it, by priority, and would have some. */
+void coordinator_spill_when_needed(struct coordinator *coordinator);
 
 #endif

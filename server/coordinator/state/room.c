@@ -31,6 +31,11 @@ uint64_t room_of_weights(const Weir__RunSpec *spec, uint64_t weights) {
   return weights * bytes_of_weight(spec);
 }
 
+/* The newest version alone. */
+static uint64_t room_of_held(const Weir__RunSpec *spec, uint64_t weights) {
+  return weights * sizeof(float) * (1 + kept_values(spec));
+}
+
 /* On one of n servers, which have whole blocks: it may have one more than its part. */
 static uint64_t part_of(uint64_t bytes, uint64_t block_bytes, int n) {
   uint64_t part = (bytes + (uint64_t)n - 1) / (uint64_t)n + (n > 1 ? block_bytes : 0);
@@ -50,6 +55,11 @@ static uint64_t part_of_run(const struct coordinator *coordinator, const struct 
   return n ? part_of(run->server_bytes, BLOCK_ELEMS_MAX * bytes_of_weight(run->spec), n) : 0;
 }
 
+bool coordinator_may_spill(const struct run *run) {
+  return run->state == WEIR__RUN_STATE__HELD && !run->is_spilled && !run->is_pausing &&
+         !run->checkpointing.is_committing && coordinator_newest_checkpoint(run) == run->step;
+}
+
 /* What the run takes, or is about to take, of the server. */
 static uint64_t taken_by(const struct coordinator *coordinator, const struct run *run,
                          const struct member *server) {
@@ -59,10 +69,13 @@ static uint64_t taken_by(const struct coordinator *coordinator, const struct run
   if (run->is_load_due)
     return coordinator_server_fits(run, server) ? part_of_run(coordinator, run) : 0;
   part = coordinator_run_server(run, server);
-  return part ? room_of_weights(run->spec, part->bytes / sizeof(float)) : 0;
+  if (!part)
+    return 0;
+  return run->state == WEIR__RUN_STATE__HELD ? room_of_held(run->spec, part->bytes / sizeof(float))
+                                             : room_of_weights(run->spec, part->bytes / sizeof(float));
 }
 
-/* For the run beside all others. */
+/* For the run beside all others; lack->spills: but those that may be spilled. */
 static bool has_room_on(const struct coordinator *coordinator, const struct run *run,
                         const struct member *server, struct room_lack *lack) {
   lack->server = server;
@@ -70,16 +83,17 @@ static bool has_room_on(const struct coordinator *coordinator, const struct run 
   lack->runs = 0;
   for (int i = 0; i < coordinator->n_runs; i++) {
     const struct run *other = coordinator->runs[i];
-    uint64_t bytes = other == run ? 0 : taken_by(coordinator, other, server);
+    bool is_nothing = other == run || (lack->spills && coordinator_may_spill(other));
+    uint64_t bytes = is_nothing ? 0 : taken_by(coordinator, other, server);
     lack->taken += bytes;
     lack->runs += bytes > 0;
   }
   return lack->needed <= server->memory_bytes && lack->taken <= server->memory_bytes - lack->needed;
 }
 
-bool coordinator_has_room(const struct coordinator *coordinator, const struct run *run,
-                          struct room_lack *lack) {
-  struct room_lack found = {0};
+static bool has_room(const struct coordinator *coordinator, const struct run *run, bool spills,
+                     struct room_lack *lack) {
+  struct room_lack found = {.spills = spills};
   for (int i = 0; i < coordinator->n_members && coordinator->n_bounded > 0; i++) {
     const struct member *server = coordinator->members[i];
     if (server->memory_bytes == 0 || !coordinator_may_own_blocks(coordinator, server, false) ||
@@ -93,6 +107,15 @@ bool coordinator_has_room(const struct coordinator *coordinator, const struct ru
     return false;
   }
   return true;
+}
+
+bool coordinator_has_room(const struct coordinator *coordinator, const struct run *run,
+                          struct room_lack *lack) {
+  return has_room(coordinator, run, false, lack);
+}
+
+bool coordinator_could_make_room(const struct coordinator *coordinator, const struct run *run) {
+  return has_room(coordinator, run, true, NULL);
 }
 
 bool coordinator_has_room_on(const struct coordinator *coordinator, const struct run *run,

@@ -23,7 +23,14 @@ struct room_lack {
   uint64_t needed; /* by the run, of this server */
   uint64_t taken;  /* by others, of the server's */
   int runs;        /* these others */
+  bool spills;     /* without those that may be spilled */
 };
+
+/* Whether the run is held with all that servers have of it in the store, and nothing is to be done with it:
+   its blocks may be dropped. */
+bool coordinator_may_spill(const struct run *run);
+/* Whether the run would fit if all runs that may be spilled were. */
+bool coordinator_could_make_room(const struct coordinator *coordinator, const struct run *run);
 
 /* Whether the run, which waits, fits beside those that load or train on each of the servers that it would be
    given. lack: if not, the first one where it does not; may be NULL. */

@@ -138,7 +138,7 @@ bool coordinator_is_over(const struct run *run) {
 
 bool coordinator_has_blocks(const struct run *run) {
   return run->state == WEIR__RUN_STATE__RUNNING || run->state == WEIR__RUN_STATE__FINISHING ||
-         run->state == WEIR__RUN_STATE__HELD;
+         (run->state == WEIR__RUN_STATE__HELD && !run->is_spilled);
 }
 
 bool coordinator_has_result(const struct run *run) {

@@ -26,6 +26,7 @@ struct run_server {
   bool is_loaded, is_complete, is_written;
   uint64_t held_step;    /* the hold that all of its blocks were at, as it told last; 0: it has not */
   uint64_t told_hold;    /* what it was told last */
+  bool is_told_reached;  /* likewise that all servers are there */
   bool is_gone;          /* lost, and known not to come back with its part */
   uint64_t lost_ms;      /* lost servers: since when, */
   uint64_t grace_ms;     /* how long the run waits for it, */
@@ -96,6 +97,8 @@ struct run {
   bool is_stopping; /* it pauses, to be STOPPED then */
   bool is_moving;   /* a server of it drains: it goes on without that one from its next checkpoint */
   bool is_move_due; /* which is there */
+  bool is_spilled;  /* HELD without servers: its blocks are in the store alone */
+  uint64_t held_ms; /* HELD: since when; 0: since a former coordinator's time */
   uint64_t idle_ms; /* while pausing: since when no worker is ready */
   char *cause;      /* why it was rolled back; empty once it runs again */
 
@@ -158,7 +161,7 @@ void coordinator_run_free_servers(struct run *run);
 struct run *coordinator_run(const struct coordinator *coordinator, const char *id); /* NULL: none */
 const char *coordinator_state_name(Weir__RunState state);                           /* "running" */
 bool coordinator_is_over(const struct run *run);
-/* Its servers have loaded its blocks, and report on them: RUNNING, FINISHING or HELD. */
+/* Its servers have loaded its blocks, and report on them: RUNNING, FINISHING, or HELD and not spilled. */
 bool coordinator_has_blocks(const struct run *run);
 /* It ended with weights that are kept: DONE or STOPPED. */
 bool coordinator_has_result(const struct run *run);

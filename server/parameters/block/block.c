@@ -145,6 +145,22 @@ void hosted_block_push(struct hosted_block *block, struct parameters_call *call)
     parameters_call_reply(call, block->version, NULL);
 }
 
+static void buffer_drop(struct buffer **buffer) {
+  buffer_put(*buffer);
+  *buffer = NULL;
+}
+
+/* What the next version takes is asked for again before its update (hosted_block_reserve). */
+void hosted_block_rest(struct hosted_block *block) {
+  struct err err;
+  if (hosted_run_is_unloaded(block->run, &err) || !hosted_block_is_held(block))
+    return;
+  buffer_drop(&block->previous);
+  buffer_drop(&block->spare);
+  buffer_drop(&block->next);
+  buffer_drop(&block->next_slots);
+}
+
 void hosted_block_go_on(struct hosted_block *block) {
   struct err err = ERR_NONE;
   if (hosted_run_is_unloaded(block->run, &err) || !block->run->mode->go_on(block, &err))

@@ -100,6 +100,9 @@ void hosted_block_push(struct hosted_block *block, struct parameters_call *call)
 void hosted_block_pull(struct hosted_block *block, struct parameters_call *call);
 /* Its client has gone: a parked call is finished. */
 void hosted_block_forget(struct hosted_block *block, struct parameters_call *call);
+/* The run's blocks have all come to its hold, on every server, and the block is there: it keeps the newest
+   version alone, and nothing for the next one. Nothing happens where the hold was raised. */
+void hosted_block_rest(struct hosted_block *block);
 /* The run's hold was raised: what the block has kept may make its next version. */
 void hosted_block_go_on(struct hosted_block *block);
 void hosted_block_refuse_parked(struct hosted_block *block, const struct err *err);

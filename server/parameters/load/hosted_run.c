@@ -262,6 +262,35 @@ void hosted_run_raise_hold(struct hosted_run *run, uint64_t hold) {
   }
 }
 
+/* On each shard: its blocks rest. */
+struct resting {
+  struct job job;
+  struct run_shard *shard;
+};
+
+static void run_rest_shard(struct job *job) {
+  struct resting *resting = (struct resting *)job;
+  struct run_shard *shard = resting->shard;
+  struct hosted_run *run = shard->run;
+  for (uint32_t b = 0; b < run->n_own; b++)
+    if (run->blocks[b].queue == &shard->queue)
+      hosted_block_rest(&run->blocks[b]);
+  pool_trim(&shard->pool);
+  hosted_run_put(run);
+  free(resting);
+}
+
+void hosted_run_rest(struct hosted_run *run, uint64_t hold) {
+  if (hosted_run_hold(run) != hold)
+    return;
+  for (uint32_t s = 0; s < run->n_shards; s++) {
+    struct resting *resting = mem_new(sizeof *resting);
+    *resting = (struct resting){.job = {.run = run_rest_shard}, .shard = &run->shards[s]};
+    hosted_run_get(run);
+    shard_post(&run->shards[s].queue, &resting->job);
+  }
+}
+
 /* On each shard: its blocks are to be in a snapshot. */
 struct arming {
   struct job job;

@@ -45,6 +45,10 @@ uint64_t hosted_run_served_ns(struct hosted_run *run);
    changes nothing. Any thread, never blocks. */
 void hosted_run_raise_hold(struct hosted_run *run, uint64_t hold);
 
+/* All servers of the run are at its hold, at that version: our blocks rest (hosted_block_rest). Any thread,
+   never blocks. */
+void hosted_run_rest(struct hosted_run *run, uint64_t hold);
+
 /* Every block of ours is written into the snapshot at its version; the snapshot fails if one has passed it.
    Any thread, never blocks. */
 void hosted_run_arm(struct hosted_run *run, struct snapshot *snapshot);

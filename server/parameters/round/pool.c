@@ -32,12 +32,16 @@ static void class_free_one(struct pool *pool, struct pool_class *class) {
   buffer_put(buffer);
 }
 
-void pool_fini(struct pool *pool) {
-  for (int c = 0; c < POOL_CLASSES; c++) {
+void pool_trim(struct pool *pool) {
+  for (int c = 0; c < POOL_CLASSES; c++)
     while (pool->classes[c].n_free > 0)
       class_free_one(pool, &pool->classes[c]);
+}
+
+void pool_fini(struct pool *pool) {
+  pool_trim(pool);
+  for (int c = 0; c < POOL_CLASSES; c++)
     free(pool->classes[c].free);
-  }
   *pool = (struct pool){.budget = pool->budget};
 }
 

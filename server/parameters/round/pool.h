@@ -25,6 +25,9 @@ struct pool {
 void pool_init(struct pool *pool, struct budget *budget); /* which outlives it */
 void pool_fini(struct pool *pool);                        /* nothing is taken any more */
 
+/* Frees what nobody has taken. */
+void pool_trim(struct pool *pool);
+
 /* True if a buffer for so many bytes can be taken within the budget. */
 bool pool_has_room(const struct pool *pool, size_t size_bytes);
 /* One reference, of at least so many bytes, also beyond the budget; NULL when out of memory. */

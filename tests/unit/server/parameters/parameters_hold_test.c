@@ -137,6 +137,37 @@ static void a_step_that_is_half_there_goes_on_where_it_was(void **state) {
   snapshot_fixture_fini(&f);
 }
 
+/* Also where parts of the next step wait already. */
+static void a_run_that_rests_keeps_the_newest_version_alone_and_goes_on(void **state) {
+  struct snapshot_fixture f;
+  struct attempt old;
+  (void)state;
+  come_to_the_hold(&f, false);
+  push_evaluation(&f);
+  wait_shards(&f);
+  assert_non_null(f.run->blocks[0].previous);
+  hosted_run_rest(f.run, HOLD - 1); /* of no hold of the run */
+  wait_shards(&f);
+  assert_non_null(f.run->blocks[0].previous);
+  for (uint32_t m = 0; m < 4; m++)
+    push_part(&f.server, 0, HOLD, m, HOLD);
+  hosted_run_rest(f.run, HOLD);
+  wait_shards(&f);
+  for (uint32_t block = 0; block < BLOCKS; block++) {
+    const struct hosted_block *of = &f.run->blocks[block];
+    assert_true(!of->previous && !of->spare && !of->next && !of->next_slots && of->current);
+  }
+  start_pull(&f.server, &old, 0, HOLD - 1);
+  finish_with_error(&old, ERR_DROPPED, "was dropped");
+  hosted_run_raise_hold(f.run, UINT64_MAX);
+  hosted_run_rest(f.run, HOLD); /* of no hold of the run any more */
+  for (uint32_t block = 0; block < BLOCKS; block++)
+    for (uint32_t m = block == 0 ? 4 : 0; m < MICROBATCHES; m++)
+      push_part(&f.server, block, HOLD, m, m + 1 < MICROBATCHES ? HOLD : STEPS);
+  assert_as_undisturbed(&f, false);
+  snapshot_fixture_fini(&f);
+}
+
 static void a_hold_is_never_lowered(void **state) {
   struct snapshot_fixture f;
   (void)state;
@@ -259,6 +290,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(parts_that_come_at_the_hold_are_applied_once_when_it_is_raised),
       cmocka_unit_test(a_step_that_is_half_there_goes_on_where_it_was),
+      cmocka_unit_test(a_run_that_rests_keeps_the_newest_version_alone_and_goes_on),
       cmocka_unit_test(a_hold_is_never_lowered),
       cmocka_unit_test(a_run_that_is_held_is_evaluated_and_lacks_nothing),
       cmocka_unit_test(the_held_version_is_written_beside_the_parts_that_wait),

@@ -64,13 +64,17 @@ static int compare(const void *a, const void *b, void *user) {
   return scheduler_is_better(&trials[*(const int *)a], &trials[*(const int *)b], ranking->rung) ? -1 : 1;
 }
 
-int scheduler_rank(const struct sweep *sweep, int rung, int *out) {
+void scheduler_sort(const struct sweep *sweep, int rung, int *trials, int n) {
   struct ranking ranking = {sweep, rung};
+  qsort_r(trials, (size_t)n, sizeof *trials, compare, &ranking);
+}
+
+int scheduler_rank(const struct sweep *sweep, int rung, int *out) {
   int n = 0;
   for (int i = 0; i < sweep->n_trials; i++)
     if (has_come(&sweep->trials[i], rung))
       out[n++] = i;
-  qsort_r(out, (size_t)n, sizeof *out, compare, &ranking);
+  scheduler_sort(sweep, rung, out, n);
   return n;
 }
 

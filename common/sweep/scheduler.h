@@ -31,6 +31,8 @@ const struct scheduler_def *scheduler_find(const Weir__SweepSpec *spec);
 /* Whether trial a's result at a rung is better than b's: the lower value, a failure behind every value, then
    the one of the lower number. Both have come to the rung, or have failed. */
 bool scheduler_is_better(const struct sweep_trial *a, const struct sweep_trial *b, int rung);
+/* Sorts the numbers of n trials that have come to the rung, or have failed at it, the best first. */
+void scheduler_sort(const struct sweep *sweep, int rung, int *trials, int n);
 /* The numbers of all trials that have come to a rung, those among them that failed at it, the best first.
    out: [sweep->n_trials]. Returns how many. */
 int scheduler_rank(const struct sweep *sweep, int rung, int *out);

@@ -116,12 +116,17 @@ static int count_at(const struct sweep *sweep, int rung) {
   return n;
 }
 
-static void every_scheduler_has_one_log(void **state) {
+/* The text with another scheduler; freed by the caller. */
+static char *text_with(const char *scheduler) {
   const char *word = strstr(sweep_asha_text, "asha");
+  return mem_printf("%.*s%s%s", (int)(word - sweep_asha_text), sweep_asha_text, scheduler,
+                    word + strlen("asha"));
+}
+
+static void every_scheduler_has_one_log(void **state) {
   (void)state;
   for (int i = 0; scheduler_at(i); i++) {
-    char *text = mem_printf("%.*s%s%s", (int)(word - sweep_asha_text), sweep_asha_text, scheduler_at(i)->name,
-                            word + strlen("asha"));
+    char *text = text_with(scheduler_at(i)->name);
     struct kept first, other;
     sweep_free(run_sweep(text, 1, false, &first));
     sweep_free(run_sweep(text, 2, true, &other));
@@ -167,9 +172,7 @@ static void asha_promotes_the_best_third_of_a_rung(void **state) {
 }
 
 static void halving_waits_for_all_of_a_rung(void **state) {
-  const char *word = strstr(sweep_asha_text, "asha");
-  char *text =
-      mem_printf("%.*shalving%s", (int)(word - sweep_asha_text), sweep_asha_text, word + strlen("asha"));
+  char *text = text_with("halving");
   struct kept kept;
   struct sweep *sweep = run_sweep(text, 1, true, &kept);
   (void)state;
@@ -181,10 +184,56 @@ static void halving_waits_for_all_of_a_rung(void **state) {
   free(text);
 }
 
+/* Values of the objective that trials have, or would have, at a rung; a trial that fails there is behind. */
+static int better_first(const void *a, const void *b, void *user) {
+  const struct sweep_trial trials[2] = {{.number = *(const uint32_t *)a}, {.number = *(const uint32_t *)b}};
+  struct sweep_outcome first = outcome_of(&trials[0], *(int *)user),
+                       second = outcome_of(&trials[1], *(int *)user);
+  return first.value < second.value ? 1 : first.value > second.value ? -1 : 0;
+}
+
+/* Algorithm 1 of the paper for one bracket, told by numbers alone: what trials have come to, for those that
+   do not fail. */
+static void expect_bracket(uint32_t first, int n, int begin, int *rungs) {
+  uint32_t members[27];
+  int places = n;
+  for (int i = 0; i < n; i++)
+    members[i] = first + (uint32_t)i;
+  for (int rung = 0; rung < 3; rung++) {
+    int n_left = 0;
+    for (int i = 0; i < n; i++)
+      if (!outcome_of(&(struct sweep_trial){.number = members[i]}, rung).failure) {
+        rungs[members[i]] = rung + 1;
+        members[n_left++] = members[i];
+      }
+    qsort_r(members, (size_t)n_left, sizeof *members, better_first, &rung);
+    if (rung >= begin)
+      places = places / 3 ? places / 3 : 1;
+    n = n_left < places ? n_left : places;
+  }
+}
+
+static void hyperband_runs_brackets_from_many_short_trials_to_few_long_ones(void **state) {
+  char *text = text_with("hyperband");
+  int rungs[27] = {0};
+  struct kept kept;
+  struct sweep *sweep = run_sweep(text, 1, true, &kept);
+  (void)state;
+  expect_bracket(0, 9, 0, rungs);
+  expect_bracket(9, 5, 1, rungs);
+  expect_bracket(14, 3, 2, rungs);
+  expect_bracket(17, 9, 0, rungs);
+  expect_bracket(26, 1, 1, rungs); /* what budget.trials leaves of it */
+  assert_int_equal(sweep->n_trials, 27);
+  for (int i = 0; i < 27; i++)
+    assert_int_equal(sweep->trials[i].n_results, rungs[i]);
+  sweep_free(sweep);
+  kept_free(&kept);
+  free(text);
+}
+
 static void median_stops_the_worse_half(void **state) {
-  const char *word = strstr(sweep_asha_text, "asha");
-  char *text =
-      mem_printf("%.*smedian%s", (int)(word - sweep_asha_text), sweep_asha_text, word + strlen("asha"));
+  char *text = text_with("median");
   struct kept kept;
   struct sweep *sweep = run_sweep(text, 1, false, &kept);
   int n_stopped = 0;
@@ -222,6 +271,18 @@ static void assert_next_suggestion(struct sweep *sweep, uint32_t number) {
   assert_int_equal(record->suggestion->trial, number);
   assert_int_equal(sweep_apply(sweep, record, &err), 0);
   message_free(record);
+}
+
+static void a_bracket_does_not_wait_for_the_one_before(void **state) {
+  static const char *const settings[] = {"schedule.name=hyperband", "concurrency=9",
+                                         "space={train.batch: [64]}"};
+  struct sweep *sweep = sweep_of(sweep_asha_text, settings, 3);
+  (void)state;
+  for (uint32_t i = 0; i < 9; i++)
+    assert_next_suggestion(sweep, i);
+  assert_next_result(sweep, 0);
+  assert_next_suggestion(sweep, 9); /* while eight of the first bracket are under way */
+  sweep_free(sweep);
 }
 
 static void a_trial_begins_when_a_place_is_free_in_virtual_time(void **state) {
@@ -360,6 +421,8 @@ int main(void) {
       cmocka_unit_test(every_scheduler_has_one_log),
       cmocka_unit_test(asha_promotes_the_best_third_of_a_rung),
       cmocka_unit_test(halving_waits_for_all_of_a_rung),
+      cmocka_unit_test(hyperband_runs_brackets_from_many_short_trials_to_few_long_ones),
+      cmocka_unit_test(a_bracket_does_not_wait_for_the_one_before),
       cmocka_unit_test(median_stops_the_worse_half),
       cmocka_unit_test(a_trial_takes_its_samples_in_virtual_time),
       cmocka_unit_test(a_trial_begins_when_a_place_is_free_in_virtual_time),

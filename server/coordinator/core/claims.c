@@ -12,7 +12,7 @@
 #include "server/coordinator/shares/share.h"
 #include "server/coordinator/shares/shares.h"
 #include "server/coordinator/state/candidates.h"
-#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/seat.h"
 #include "server/coordinator/state/reissuing.h"
 #include "server/coordinator/state/room.h"
 #include "server/coordinator/state/speed.h"
@@ -42,17 +42,21 @@ static bool is_claiming(const struct coordinator *coordinator, const struct run 
 }
 
 /* One that is stuck, or does not reach the run's servers, is of no use. */
-static bool is_held(const struct coordinator *coordinator, const struct member *member) {
-  return member->run && !speed_is_stuck(member->speed) && !coordinator_is_out_of_reach(coordinator, member) &&
-         (member->state == WORKER_LOADING || member->state == WORKER_FOLLOWING ||
-          member->state == WORKER_READY);
+static bool is_held(const struct coordinator *coordinator, const struct seat *seat) {
+  return coordinator_is_seated(seat) && !speed_is_stuck(seat->speed) &&
+         !coordinator_is_out_of_reach(coordinator, seat);
+}
+
+/* NULL: the worker is free, or does not serve. */
+static struct seat *seat_in(const struct member *worker) {
+  return worker->n_seats ? worker->seats[0] : NULL;
 }
 
 /* Free, or with a run that claims. */
 static bool is_shared(const struct coordinator *coordinator, const struct member *member) {
-  bool is_free = member->state == WORKER_IDLE || member->state == WORKER_REFUSED;
-  return member->role == WEIR__ROLE__WORKER &&
-         (is_free || (is_held(coordinator, member) && member->run->claim.is_made));
+  const struct seat *seat = seat_in(member);
+  return member->role == WEIR__ROLE__WORKER && coordinator_is_usable(member) &&
+         (!seat || (is_held(coordinator, seat) && seat->run->claim.is_made));
 }
 
 /* Says what each run holds. */
@@ -64,9 +68,12 @@ static void find_workers(struct coordinator *coordinator, struct claims *claims)
     member->reserved_for = NULL;
     if (is_shared(coordinator, member))
       claims->workers[claims->n_workers++] = member;
-    if (is_held(coordinator, member)) {
-      member->run->claim.held++;
-      member->run->claim.executors += member->executors;
+    for (int at = 0; at < member->n_seats; at++) {
+      const struct seat *seat = member->seats[at];
+      if (!is_held(coordinator, seat))
+        continue;
+      seat->run->claim.held++;
+      seat->run->claim.executors += seat->executors;
     }
   }
 }
@@ -200,25 +207,26 @@ static bool may_be_cut(const struct run *run) {
   return run->state != WEIR__RUN_STATE__RUNNING || run->claim.is_cut || run->step >= run->uncut_step;
 }
 
-static bool has_work(const struct member *worker) {
-  return worker->state == WORKER_READY && worker->microbatches.begin < worker->microbatches.end;
+static bool has_work(const struct seat *seat) {
+  return seat->state == SEAT_READY && seat->microbatches.begin < seat->microbatches.end;
 }
 
 /* How gladly its run lets the worker go. */
-static int looseness(const struct member *worker) {
-  if (worker->state == WORKER_LOADING)
+static int looseness(const struct seat *seat) {
+  if (seat->state == SEAT_LOADING)
     return 3;
-  if (!has_work(worker))
+  if (!has_work(seat))
     return 2;
-  return !coordinator_is_staged(worker);
+  return !coordinator_is_staged(seat);
 }
 
 /* One that has the run loaded comes before all that do not. */
-static bool is_looser(const struct run *run, const struct member *worker, const struct member *than) {
-  int a = looseness(worker), b = looseness(than);
-  if (loaded_has(&worker->loaded, run) != loaded_has(&than->loaded, run))
+static bool is_looser(const struct run *run, const struct seat *seat, const struct seat *than) {
+  const struct member *worker = seat->worker, *other = than->worker;
+  int a = looseness(seat), b = looseness(than);
+  if (loaded_has(&worker->loaded, run) != loaded_has(&other->loaded, run))
     return loaded_has(&worker->loaded, run);
-  return a > b || (a == b && worker->sought < than->sought);
+  return a > b || (a == b && worker->sought < other->sought);
 }
 
 /* Whether there is another worker for it: a free one, or one of a run that has more than its share or for
@@ -229,9 +237,10 @@ static bool is_replaceable(struct coordinator *coordinator, struct run *run) {
   run->claim.is_asked = true;
   for (int i = 0; i < coordinator->n_members; i++) {
     const struct member *member = coordinator->members[i];
-    struct run *lender = member->run;
-    if (is_held(coordinator, member) && lender->claim.is_made && !lender->claim.is_asked &&
-        coordinator_suits(run, member) && (!has_work(member) || may_be_cut(lender)) &&
+    const struct seat *seat = seat_in(member);
+    struct run *lender = seat ? seat->run : NULL;
+    if (seat && is_held(coordinator, seat) && lender->claim.is_made && !lender->claim.is_asked &&
+        coordinator_suits(run, member) && (!has_work(seat) || may_be_cut(lender)) &&
         (lender->claim.held > lender->claim.share || is_replaceable(coordinator, lender)))
       return true;
   }
@@ -240,12 +249,12 @@ static bool is_replaceable(struct coordinator *coordinator, struct run *run) {
 
 /* The run has no more than its share. For a worker that others require there may be another kind of worker.
  */
-static bool can_do_without(struct coordinator *coordinator, const struct member *worker) {
-  if (!worker->sought)
-    return find_free(coordinator, worker->run) != NULL;
+static bool can_do_without(struct coordinator *coordinator, const struct seat *seat) {
+  if (!seat->worker->sought)
+    return find_free(coordinator, seat->run) != NULL;
   for (int i = 0; i < coordinator->n_runs; i++)
     coordinator->runs[i]->claim.is_asked = false;
-  return is_replaceable(coordinator, worker->run);
+  return is_replaceable(coordinator, seat->run);
 }
 
 /* The run has to wait for its next turn: the present one ends with a completed step. */
@@ -257,42 +266,42 @@ static bool is_within_turn(const struct coordinator *coordinator, const struct r
 
 /* For a run that has not its least a worker is taken all the same; but not one that has just come back with
    what it had: after a coordinator's death, another one may be about to come back to that run. */
-static bool is_settling_in(const struct coordinator *coordinator, const struct member *worker,
+static bool is_settling_in(const struct coordinator *coordinator, const struct seat *seat,
                            const struct run *run) {
   bool is_urgent = run->claim.held + run->claim.reserved < run->claim.least;
-  if (coordinator->now_ms - worker->given_ms >= TENURE_MS)
+  if (coordinator->now_ms - seat->given_ms >= TENURE_MS)
     return false;
-  return !is_urgent || (worker->is_back && line_priority(worker->run) >= line_priority(run));
+  return !is_urgent || (seat->is_back && line_priority(seat->run) >= line_priority(run));
 }
 
 /* A worker that another run has beyond its share, or for which there is another that it may be given. */
-static struct member *find_lent(struct coordinator *coordinator, const struct run *run) {
-  struct member *found = NULL;
+static struct seat *find_lent(struct coordinator *coordinator, const struct run *run) {
+  struct seat *found = NULL;
   for (int i = 0; i < coordinator->n_members; i++) {
-    struct member *member = coordinator->members[i];
-    const struct run *lender = member->run;
-    if (!is_held(coordinator, member) || lender == run || !lender->claim.is_made ||
-        !coordinator_suits(run, member))
+    struct seat *seat = seat_in(coordinator->members[i]);
+    const struct run *lender = seat ? seat->run : NULL;
+    if (!seat || !is_held(coordinator, seat) || lender == run || !lender->claim.is_made ||
+        !coordinator_suits(run, seat->worker))
       continue;
-    if ((has_work(member) && (!may_be_cut(lender) || is_within_turn(coordinator, lender, run))) ||
-        is_settling_in(coordinator, member, run) || (found && !is_looser(run, member, found)) ||
-        (lender->claim.held <= lender->claim.share && !can_do_without(coordinator, member)))
+    if ((has_work(seat) && (!may_be_cut(lender) || is_within_turn(coordinator, lender, run))) ||
+        is_settling_in(coordinator, seat, run) || (found && !is_looser(run, seat, found)) ||
+        (lender->claim.held <= lender->claim.share && !can_do_without(coordinator, seat)))
       continue;
-    found = member;
+    found = seat;
   }
   return found;
 }
 
-static void take_back(struct coordinator *coordinator, struct member *worker, const char *reason) {
-  struct run *lender = worker->run;
-  if (has_work(worker)) {
+static void take_back(struct coordinator *coordinator, struct seat *seat, const char *reason) {
+  struct run *lender = seat->run;
+  if (has_work(seat)) {
     lender->claim.is_cut = true;
     lender->uncut_step = lender->step + 1;
   }
   lender->claim.held--;
-  log_event(LOG_INFO, "coordinator", "worker_taken", "run=%s id=%s reason=\"%s\"", lender->id, worker->id,
-            reason);
-  coordinator_rest_worker(coordinator, worker, reason);
+  log_event(LOG_INFO, "coordinator", "worker_taken", "run=%s id=%s reason=\"%s\"", lender->id,
+            seat->worker->id, reason);
+  coordinator_rest_seat(coordinator, seat, reason);
 }
 
 /* Another run that lacks workers. */
@@ -306,41 +315,39 @@ static bool is_missed(const struct member *worker) {
 }
 
 /* How gladly its run gives up the worker to nobody in particular: another one may have it loaded. */
-static int spareness(const struct member *worker) {
-  return looseness(worker) + 10 * is_missed(worker);
+static int spareness(const struct seat *seat) {
+  return looseness(seat) + 10 * is_missed(seat->worker);
 }
 
-static struct member *find_loosest(const struct coordinator *coordinator, const struct run *run) {
-  struct member *found = NULL;
-  for (int i = 0; i < coordinator->n_members; i++) {
-    struct member *member = coordinator->members[i];
-    if (member->run == run && is_held(coordinator, member) &&
-        (!found || spareness(member) > spareness(found)))
-      found = member;
+static struct seat *find_loosest(const struct coordinator *coordinator, const struct run *run) {
+  struct seat *found = NULL;
+  for (int i = 0; i < run->n_seats; i++) {
+    struct seat *seat = run->seats[i];
+    if (is_held(coordinator, seat) && (!found || spareness(seat) > spareness(found)))
+      found = seat;
   }
   return found;
 }
 
-static struct member *find_unsuited(const struct coordinator *coordinator, const struct run *run) {
-  for (int i = 0; i < coordinator->n_members; i++)
-    if (coordinator->members[i]->run == run && is_held(coordinator, coordinator->members[i]) &&
-        !coordinator_has_labels(run, coordinator->members[i]))
-      return coordinator->members[i];
+static struct seat *find_unsuited(const struct coordinator *coordinator, const struct run *run) {
+  for (int i = 0; i < run->n_seats; i++)
+    if (is_held(coordinator, run->seats[i]) && !coordinator_has_labels(run, run->seats[i]->worker))
+      return run->seats[i];
   return NULL;
 }
 
 /* The run may have fewer than it was given, or others. */
 static void let_go(struct coordinator *coordinator, struct run *run) {
   const Weir__WorkersSpec *spec = run->spec->workers;
-  struct member *unsuited;
+  struct seat *unsuited;
   while (spec->n_require && run->claim.held && may_be_cut(run) &&
          (unsuited = find_unsuited(coordinator, run)))
     take_back(coordinator, unsuited, "workers.require asks for others");
   while (spec->has_max && run->claim.held > spec->max && may_be_cut(run)) {
-    struct member *worker = find_loosest(coordinator, run);
-    if (!worker)
+    struct seat *seat = find_loosest(coordinator, run);
+    if (!seat)
       return;
-    take_back(coordinator, worker, "more than workers.max");
+    take_back(coordinator, seat, "more than workers.max");
   }
 }
 
@@ -348,12 +355,13 @@ static void reserve_workers(struct coordinator *coordinator, struct run *run) {
   struct claim *claim = &run->claim;
   while (claim->held + claim->reserved < claim->share) {
     struct member *worker = find_free(coordinator, run);
-    if (!worker)
-      worker = find_lent(coordinator, run);
-    if (!worker)
+    struct seat *lent = worker ? NULL : find_lent(coordinator, run);
+    if (!worker && !lent)
       return;
-    if (worker->run)
-      take_back(coordinator, worker, "it goes to another run");
+    if (lent) {
+      worker = lent->worker;
+      take_back(coordinator, lent, "it goes to another run");
+    }
     worker->reserved_for = run;
     claim->reserved++;
   }
@@ -401,5 +409,5 @@ void coordinator_take_workers(struct coordinator *coordinator, struct run *run) 
     line_leave_queue(coordinator, run);
   for (int i = 0; i < coordinator->n_members; i++)
     if (coordinator->members[i]->reserved_for == run)
-      coordinator_worker_join_run(coordinator, coordinator->members[i], run);
+      coordinator_join_run(coordinator, coordinator->members[i], run, (struct range){0, 0});
 }

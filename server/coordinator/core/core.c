@@ -20,6 +20,7 @@
 #include "server/coordinator/state/options.h"
 #include "server/coordinator/state/quarantines.h"
 #include "server/coordinator/state/run.h"
+#include "server/coordinator/state/seat.h"
 #include "server/coordinator/state/state.h"
 
 enum { AWAY_MS = 1000 };
@@ -215,11 +216,11 @@ static void member_message(struct coordinator *coordinator, struct member *membe
     coordinator_judged(coordinator, member, message->judged);
     break;
   case WEIR__MEMBER_MESSAGE__BODY_READY:
-    coordinator_ready(coordinator, member, message->ready);
+    coordinator_ready(member, message->ready);
     break;
   case WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT:
     coordinator_confirm(coordinator, member, message->heartbeat);
-    coordinator_mates_told(coordinator, member, message->heartbeat);
+    coordinator_mates_told(member, message->heartbeat);
     coordinator_heartbeat(coordinator, member, message->heartbeat);
     break;
   default: /* a later version's message */
@@ -244,8 +245,11 @@ static void member_drain(struct coordinator *coordinator, const char *id) {
 static void worker_leaving(struct member *worker) {
   if (worker->role != WEIR__ROLE__WORKER || worker->state == WORKER_DRAINING)
     return;
-  if (worker->run && worker->state == WORKER_READY)
-    coordinator_workers_changed(worker->run);
+  for (int i = 0; i < worker->n_seats; i++) {
+    if (worker->seats[i]->state == SEAT_READY)
+      coordinator_workers_changed(worker->seats[i]->run);
+    coordinator_seat_set_state(worker->seats[i], SEAT_LEAVING);
+  }
   coordinator_worker_set_state(worker, WORKER_DRAINING);
 }
 
@@ -259,6 +263,13 @@ static void excuse_server(const struct coordinator *coordinator, struct run_serv
     server->confirmed_ms += unconfirmed_ms < away_ms ? unconfirmed_ms : away_ms;
 }
 
+static void excuse_seat(const struct coordinator *coordinator, struct seat *seat, uint64_t away_ms) {
+  uint64_t unreached_ms = coordinator->now_ms - seat->unreached_ms;
+  uint64_t followed_ms = coordinator->now_ms - seat->following.since_ms;
+  seat->unreached_ms += unreached_ms < away_ms ? unreached_ms : away_ms;
+  seat->following.since_ms += followed_ms < away_ms ? followed_ms : away_ms;
+}
+
 /* Silence, and the grace of lost servers, count only while we listened. Where ticks are missing it was we who
    were away, on a frozen machine perhaps, and what members said meanwhile is still to be read. */
 static void excuse_members(struct coordinator *coordinator) {
@@ -267,11 +278,9 @@ static void excuse_members(struct coordinator *coordinator) {
   for (int i = 0; i < coordinator->n_members && away_ms > AWAY_MS; i++) {
     struct member *member = coordinator->members[i];
     uint64_t silent_ms = coordinator->now_ms - member->heard_ms;
-    uint64_t unreached_ms = coordinator->now_ms - member->unreached_ms;
-    uint64_t followed_ms = coordinator->now_ms - member->following.since_ms;
     member->heard_ms += silent_ms < away_ms ? silent_ms : away_ms;
-    member->unreached_ms += unreached_ms < away_ms ? unreached_ms : away_ms;
-    member->following.since_ms += followed_ms < away_ms ? followed_ms : away_ms;
+    for (int at = 0; at < member->n_seats; at++)
+      excuse_seat(coordinator, member->seats[at], away_ms);
   }
   for (int i = 0; i < coordinator->n_runs && away_ms > AWAY_MS; i++) {
     struct run *run = coordinator->runs[i];

@@ -14,6 +14,7 @@
 #include "server/coordinator/state/reissuing.h"
 #include "server/coordinator/state/room.h"
 #include "server/coordinator/state/run.h"
+#include "server/coordinator/state/seat.h"
 #include "server/coordinator/state/state.h"
 
 enum { SAVE_SLOW_MS = 1000, SERVED_BEFORE_MAX = 3 };
@@ -187,8 +188,8 @@ static void say_wanted(const struct coordinator *coordinator, const struct run *
 
 static void say_workers(const struct coordinator *coordinator, const struct run *run,
                         struct clauses *clauses) {
-  uint32_t ready = (uint32_t)coordinator_count_workers(run, WORKER_READY);
-  uint32_t loading = (uint32_t)coordinator_count_workers(run, WORKER_LOADING);
+  uint32_t ready = (uint32_t)coordinator_count_seats(run, SEAT_READY);
+  uint32_t loading = (uint32_t)coordinator_count_seats(run, SEAT_LOADING);
   uint32_t min = run->is_begun ? 1 : run->spec->workers->min, have = ready + loading;
   if (run->state == WEIR__RUN_STATE__RUNNING)
     have = ready;
@@ -216,7 +217,8 @@ static bool has_suited(const struct coordinator *coordinator, const struct run *
                        const struct run *run) {
   for (int i = 0; i < coordinator->n_members; i++) {
     const struct member *member = coordinator->members[i];
-    if ((member->run == other || member->reserved_for == other) && coordinator_has_labels(run, member))
+    if ((coordinator_seat_of(member, other) || member->reserved_for == other) &&
+        coordinator_has_labels(run, member))
       return true;
   }
   return false;
@@ -245,21 +247,21 @@ static void say_served_before(const struct coordinator *coordinator, const struc
 
 /* Where nobody computes although workers are there. */
 static void say_teams(struct coordinator *coordinator, const struct run *run, struct clauses *clauses) {
-  char *missing = coordinator_missing_stages(coordinator, run);
+  char *missing = coordinator_missing_stages(run);
   int n;
   if (!missing)
     return;
-  coordinator_ready_workers(coordinator, run, &n);
+  coordinator_ready_seats(coordinator, run, &n);
   if (n == 0)
     clauses_add(clauses, "waiting for workers: %s", missing);
   free(missing);
 }
 
 static void say_late(const struct run *run, struct clauses *clauses) {
-  for (int i = 0; i < run->n_workers; i++) {
-    const struct member *member = run->workers[i];
-    if (member->following.text)
-      clauses_add(clauses, "%s (%s) %s", member->id, member->host, member->following.text);
+  for (int i = 0; i < run->n_seats; i++) {
+    const struct seat *seat = run->seats[i];
+    if (seat->following.text)
+      clauses_add(clauses, "%s (%s) %s", seat->worker->id, seat->worker->host, seat->following.text);
   }
 }
 
@@ -275,12 +277,13 @@ static void say_lost(const struct coordinator *coordinator, const struct run *ru
 }
 
 static void say_unreached(const struct run *run, struct clauses *clauses) {
-  for (int i = 0; i < run->n_workers; i++) {
-    const struct member *member = run->workers[i];
-    if (member->unreached_text)
-      clauses_add(clauses, "%s (%s) %s", member->id, member->host, member->unreached_text);
-    if (coordinator_missed_mates(member))
-      clauses_add(clauses, "%s (%s) %s", member->id, member->host, coordinator_missed_mates(member));
+  for (int i = 0; i < run->n_seats; i++) {
+    const struct seat *seat = run->seats[i];
+    if (seat->unreached_text)
+      clauses_add(clauses, "%s (%s) %s", seat->worker->id, seat->worker->host, seat->unreached_text);
+    if (coordinator_missed_mates(seat))
+      clauses_add(clauses, "%s (%s) %s", seat->worker->id, seat->worker->host,
+                  coordinator_missed_mates(seat));
   }
 }
 
@@ -297,7 +300,7 @@ static void say_doubts(const struct run *run, struct clauses *clauses) {
 static void say_quarantines(const struct coordinator *coordinator, const struct run *run,
                             struct clauses *clauses) {
   bool is_waiting = coordinator->quarantines.count > 0 && run->state != WEIR__RUN_STATE__FINISHING &&
-                    coordinator_count_workers(run, WORKER_READY) == 0;
+                    coordinator_count_seats(run, SEAT_READY) == 0;
   for (int i = 0; i < coordinator->quarantines.count; i++) {
     const struct quarantine *quarantine = &coordinator->quarantines.items[i];
     if (is_waiting || strcmp(quarantine->run, run->id) == 0)

@@ -17,6 +17,7 @@
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/quarantines.h"
 #include "server/coordinator/state/run.h"
+#include "server/coordinator/state/seat.h"
 #include "server/coordinator/state/state.h"
 
 enum { MEMBERS_MAX = 4096, TEXT_MAX = 255, FINGERPRINT_MAX = 1023, HOSTED_MAX = 1000, FIRST_TERM = 1 };
@@ -130,8 +131,6 @@ static struct member *member_new(struct coordinator *coordinator, uint64_t key, 
   coordinator->n_bounded += member->memory_bytes > 0;
   member->joined_ms = member->heard_ms = coordinator->now_ms;
   member->is_fresh = !*hello->id;
-  member->speed = mem_new(sizeof *member->speed);
-  member->ready_incarnation = UINT64_MAX;
   array_reserve((void **)&coordinator->members, &coordinator->members_capacity, coordinator->n_members,
                 sizeof *coordinator->members);
   coordinator->members[coordinator->n_members++] = member;
@@ -178,9 +177,8 @@ static void take_up_server(struct coordinator *coordinator, struct member *serve
 /* With the stages that it has, if the run may have it so. */
 static void take_up_run(struct coordinator *coordinator, struct member *worker, struct run *run,
                         const Weir__HostedRun *hosted) {
-  worker->stages = (struct range){hosted->stage_begin, hosted->stage_end};
-  coordinator_worker_join_run(coordinator, worker, run);
-  worker->is_back = true;
+  struct range loaded = {hosted->stage_begin, hosted->stage_end};
+  coordinator_join_run(coordinator, worker, run, loaded)->is_back = true;
 }
 
 /* A worker is asked again for the run that it computes: it has it loaded already. Those that rest are
@@ -195,13 +193,13 @@ static void take_up_worker(struct coordinator *coordinator, struct member *worke
     struct run *run = coordinator_run(coordinator, hello->runs[i]->run);
     if (hello->runs[i]->rests)
       continue;
-    if (run && !worker->run && worker->state == WORKER_IDLE && coordinator_has_labels(run, worker) &&
+    if (run && !worker->n_seats && worker->state == WORKER_IDLE && coordinator_has_labels(run, worker) &&
         (run->state == WEIR__RUN_STATE__LOADING || run->state == WEIR__RUN_STATE__RUNNING))
       take_up_run(coordinator, worker, run, hello->runs[i]);
     else if (run && run->state == WEIR__RUN_STATE__HELD) {
       coordinator_order_rest(coordinator, run->id, worker, "the run is held");
       loaded_add(&worker->loaded, run);
-    } else if (!run || run != worker->run)
+    } else if (!run || !coordinator_seat_of(worker, run))
       coordinator_order_unload(coordinator, hello->runs[i]->run, worker, "the run has gone on without it");
   }
 }
@@ -219,8 +217,8 @@ void coordinator_member_left(struct coordinator *coordinator, struct member *mem
   coordinator->is_members_due = true;
   if (member->role == WEIR__ROLE__WORKER)
     coordinator_worker_past(coordinator, member);
-  if (member->run)
-    coordinator_worker_leave_run(member, WORKER_IDLE);
+  while (member->n_seats > 0)
+    coordinator_seat_end(member->seats[0]);
   for (int i = 0; i < coordinator->n_runs; i++) {
     struct run_server *server = coordinator_run_server(coordinator->runs[i], member);
     if (server)

@@ -26,8 +26,7 @@ static void text_add(struct text *text, const char *format, ...) {
 }
 
 static bool is_there(const struct member *member) {
-  return member->role == WEIR__ROLE__WORKER && member->state != WORKER_DRAINING &&
-         member->state != WORKER_QUARANTINED;
+  return member->role == WEIR__ROLE__WORKER && coordinator_is_usable(member);
 }
 
 /* The label of the worker with that key; NULL where it has none, or a worker before it has the same. */

@@ -12,64 +12,64 @@
 #include "server/coordinator/shares/shares.h"
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/run.h"
+#include "server/coordinator/state/seat.h"
 #include "server/coordinator/state/state.h"
 
 enum { MESSAGE_MAX = 1500, HASH_MAX = 128 };
 #define SAMPLES_MAX (UINT64_C(1) << 38) /* a plan's numbers fit below it */
 
-static void worker_loaded(struct coordinator *coordinator, struct member *worker,
+static void worker_loaded(struct coordinator *coordinator, struct seat *seat, const Weir__RunLoaded *loaded);
+static void reference_set(struct coordinator *coordinator, struct run *run, const struct seat *seat,
                           const Weir__RunLoaded *loaded);
-static void reference_set(struct coordinator *coordinator, struct run *run, const struct member *worker,
-                          const Weir__RunLoaded *loaded);
-static void reference_set_kind(struct run *run, const struct member *worker);
-static void reference_add_probe(struct run *run, const struct member *worker, const Weir__RunLoaded *loaded);
-static char *reference_mismatch(const struct run *run, const struct member *worker,
+static void reference_set_kind(struct run *run, const struct seat *seat);
+static void reference_add_probe(struct run *run, const struct seat *seat, const Weir__RunLoaded *loaded);
+static char *reference_mismatch(const struct run *run, const struct seat *seat,
                                 const Weir__RunLoaded *loaded);
-static void worker_refuse(struct coordinator *coordinator, struct member *worker, const char *message);
+static void seat_refuse(struct coordinator *coordinator, struct seat *seat, const char *message);
 
 void coordinator_loaded(struct coordinator *coordinator, struct member *member,
                         const Weir__RunLoaded *loaded) {
   struct run *run = coordinator_run(coordinator, loaded->run);
   struct run_server *server = run ? coordinator_run_server(run, member) : NULL;
+  struct seat *seat = run ? coordinator_seat_of(member, run) : NULL;
   if (!run)
     return; /* it was over before this member had loaded it */
   if (server && loaded->incarnation == run->incarnation) {
     server->is_loaded = true;
     *member->message = 0; /* its store is the right one */
-  } else if (member->run == run && member->state == WORKER_LOADING &&
-             loaded->incarnation >= member->load_incarnation && loaded->stage_begin == member->stages.begin &&
-             loaded->stage_end == member->stages.end) /* else it answers an order that is over */
-    worker_loaded(coordinator, member, loaded);
+  } else if (seat && seat->state == SEAT_LOADING && loaded->incarnation >= seat->load_incarnation &&
+             loaded->stage_begin == seat->stages.begin &&
+             loaded->stage_end == seat->stages.end) /* else it answers an order that is over */
+    worker_loaded(coordinator, seat, loaded);
 }
 
-static void worker_loaded(struct coordinator *coordinator, struct member *worker,
-                          const Weir__RunLoaded *loaded) {
-  struct run *run = worker->run;
+static void worker_loaded(struct coordinator *coordinator, struct seat *seat, const Weir__RunLoaded *loaded) {
+  struct run *run = seat->run;
   bool is_absurd = loaded->train_samples > SAMPLES_MAX || loaded->eval_samples > SAMPLES_MAX;
   char *mismatch;
   if (!run->reference.dataset_sha256 && !is_absurd)
-    reference_set(coordinator, run, worker, loaded);
+    reference_set(coordinator, run, seat, loaded);
   if (coordinator_is_over(run))
     return;
-  mismatch = is_absurd
-                 ? mem_printf("%s (%s) claims more samples than a run can have", worker->id, worker->host)
-                 : reference_mismatch(run, worker, loaded);
+  mismatch = is_absurd ? mem_printf("%s (%s) claims more samples than a run can have", seat->worker->id,
+                                    seat->worker->host)
+                       : reference_mismatch(run, seat, loaded);
   if (mismatch) {
-    worker_refuse(coordinator, worker, mismatch);
+    seat_refuse(coordinator, seat, mismatch);
     free(mismatch);
     return;
   }
   if (!run->reference.fingerprint) /* resumed: the first one says of which build all must be */
-    reference_set_kind(run, worker);
-  reference_add_probe(run, worker, loaded);
+    reference_set_kind(run, seat);
+  reference_add_probe(run, seat, loaded);
   run->is_info_due = true;
-  coordinator_worker_follow(coordinator, worker);
+  coordinator_seat_follow(coordinator, seat);
 }
 
-static void reference_set(struct coordinator *coordinator, struct run *run, const struct member *worker,
+static void reference_set(struct coordinator *coordinator, struct run *run, const struct seat *seat,
                           const Weir__RunLoaded *loaded) {
   struct err err;
-  reference_set_kind(run, worker);
+  reference_set_kind(run, seat);
   run->reference.dataset_sha256 = text_copy_clean(loaded->dataset_sha256, HASH_MAX);
   if (plan_init(&run->plan, run->spec, loaded->train_samples, loaded->eval_samples, &err)) {
     run->plan = (struct plan){0};
@@ -77,19 +77,19 @@ static void reference_set(struct coordinator *coordinator, struct run *run, cons
   }
 }
 
-static void reference_set_kind(struct run *run, const struct member *worker) {
+static void reference_set_kind(struct run *run, const struct seat *seat) {
   free(run->reference.worker);
-  run->reference.worker = mem_printf("%s (%s)", worker->id, worker->host);
-  run->reference.fingerprint = mem_strdup(worker->fingerprint);
+  run->reference.worker = mem_printf("%s (%s)", seat->worker->id, seat->worker->host);
+  run->reference.fingerprint = mem_strdup(seat->worker->fingerprint);
   run->is_save_due = true;
 }
 
 /* Of the stages that it has; the first worker that has these says what it is to be. */
-static void reference_add_probe(struct run *run, const struct member *worker, const Weir__RunLoaded *loaded) {
+static void reference_add_probe(struct run *run, const struct seat *seat, const Weir__RunLoaded *loaded) {
   char *probe = probes_clean(loaded->probe_sha256);
-  char *known = probes_find(run->reference.probe_sha256, worker->stages), *probes;
+  char *known = probes_find(run->reference.probe_sha256, seat->stages), *probes;
   if (!known) {
-    probes = probes_add(run->reference.probe_sha256, worker->stages, probe);
+    probes = probes_add(run->reference.probe_sha256, seat->stages, probe);
     free(run->reference.probe_sha256);
     run->reference.probe_sha256 = probes;
     run->is_save_due = true;
@@ -99,9 +99,8 @@ static void reference_add_probe(struct run *run, const struct member *worker, co
 }
 
 /* What the probe is to be, where the worker found another; freed by the caller. */
-static char *probe_mismatch(const struct run *run, const struct member *worker,
-                            const Weir__RunLoaded *loaded) {
-  char *known = probes_find(run->reference.probe_sha256, worker->stages);
+static char *probe_mismatch(const struct run *run, const struct seat *seat, const Weir__RunLoaded *loaded) {
+  char *known = probes_find(run->reference.probe_sha256, seat->stages);
   char *probe = probes_clean(loaded->probe_sha256);
   bool is_other = known && strcmp(probe, known) != 0;
   free(probe);
@@ -112,35 +111,36 @@ static char *probe_mismatch(const struct run *run, const struct member *worker,
 }
 
 /* What a worker found otherwise than the run's first one; NULL if nothing. */
-static char *reference_mismatch(const struct run *run, const struct member *worker,
+static char *reference_mismatch(const struct run *run, const struct seat *seat,
                                 const Weir__RunLoaded *loaded) {
   const struct reference *reference = &run->reference;
   char *probe, *text;
   if (loaded->train_samples != run->plan.train_samples || loaded->eval_samples != run->plan.eval_samples)
     return mem_printf(
         "%s (%s) has %llu + %llu samples, %s has %llu + %llu: the data must be the same on all workers",
-        worker->id, worker->host, (unsigned long long)loaded->train_samples,
+        seat->worker->id, seat->worker->host, (unsigned long long)loaded->train_samples,
         (unsigned long long)loaded->eval_samples, reference->worker,
         (unsigned long long)run->plan.train_samples, (unsigned long long)run->plan.eval_samples);
   if (strcmp(loaded->dataset_sha256, reference->dataset_sha256))
     return mem_printf(
         "%s (%s) has a dataset of hash %.128s, %s of %s: the data must be the same on all workers",
-        worker->id, worker->host, loaded->dataset_sha256, reference->worker, reference->dataset_sha256);
+        seat->worker->id, seat->worker->host, loaded->dataset_sha256, reference->worker,
+        reference->dataset_sha256);
   if (!reference->fingerprint || !run->spec->train->deterministic)
     return NULL;
-  if (strcmp(worker->fingerprint, reference->fingerprint))
+  if (strcmp(seat->worker->fingerprint, reference->fingerprint))
     return mem_printf("%s (%s) is '%s', %s is '%s': workers of a run must be of one kind, or "
                       "train.deterministic false",
-                      worker->id, worker->host, worker->fingerprint, reference->worker,
+                      seat->worker->id, seat->worker->host, seat->worker->fingerprint, reference->worker,
                       reference->fingerprint);
-  probe = probe_mismatch(run, worker, loaded);
+  probe = probe_mismatch(run, seat, loaded);
   if (!probe)
     return NULL;
   text =
       mem_printf("%s (%s) computes a probe gradient of hash %.128s, %s of %s: workers of a run must compute "
                  "the same bits, or train.deterministic be false",
-                 worker->id, worker->host, loaded->probe_sha256,
-                 coordinator_is_staged(worker) ? "others with these stages" : reference->worker, probe);
+                 seat->worker->id, seat->worker->host, loaded->probe_sha256,
+                 coordinator_is_staged(seat) ? "others with these stages" : reference->worker, probe);
   free(probe);
   return text;
 }
@@ -150,6 +150,7 @@ void coordinator_refused(struct coordinator *coordinator, struct member *member,
   struct run *run = coordinator_run(coordinator, refused->run);
   const char *text = *refused->message ? refused->message : "it gave no reason";
   struct run_server *server;
+  struct seat *seat;
   bool was_ready, was_following, is_present;
   if (!run || coordinator_is_over(run))
     return;
@@ -159,25 +160,27 @@ void coordinator_refused(struct coordinator *coordinator, struct member *member,
       coordinator_server_refused(coordinator, run, server, refused);
     return;
   }
-  if (member->run != run || member->state == WORKER_DRAINING)
+  seat = coordinator_seat_of(member, run);
+  if (!seat || seat->state == SEAT_LEAVING)
     return;
-  was_ready = member->state == WORKER_READY;
-  was_following = member->state == WORKER_FOLLOWING;
+  was_ready = seat->state == SEAT_READY;
+  was_following = seat->state == SEAT_FOLLOWING;
   if ((was_ready || was_following) && !is_present)
     return; /* what troubled it was rolled back */
-  worker_refuse(coordinator, member, text);
-  if (coordinator_count_workers(run, WORKER_LOADING) + coordinator_count_workers(run, WORKER_FOLLOWING) > 0)
+  seat_refuse(coordinator, seat, text);
+  if (coordinator_count_seats(run, SEAT_LOADING) + coordinator_count_seats(run, SEAT_FOLLOWING) > 0)
     return;
   if (refused->bad_input && !run->reference.dataset_sha256)
     coordinator_run_fail(coordinator, run, FAILURE_BAD_INPUT, "%s", text);
-  else if (was_ready && coordinator_count_workers(run, WORKER_READY) == 0)
+  else if (was_ready && coordinator_count_seats(run, SEAT_READY) == 0)
     coordinator_run_fail(coordinator, run, FAILURE_DIVERGED, "%s",
                          text); /* all who trained gave up: it diverges */
 }
 
 /* The run goes on without the worker, which lets go of it, and does not ask it again. */
-static void worker_refuse(struct coordinator *coordinator, struct member *worker, const char *message) {
-  struct run *run = worker->run;
+static void seat_refuse(struct coordinator *coordinator, struct seat *seat, const char *message) {
+  struct member *worker = seat->worker;
+  struct run *run = seat->run;
   coordinator_order_unload(coordinator, run->id, worker, message);
   log_event(LOG_WARN, "coordinator", "worker_refused", "run=%s id=%s message=\"%.1000s\"", run->id,
             worker->id, message);
@@ -187,5 +190,6 @@ static void worker_refuse(struct coordinator *coordinator, struct member *worker
   run->refusal = mem_printf("%s refused: %.*s", worker->id, MESSAGE_MAX, message);
   free(worker->message);
   worker->message = text_copy_clean(message, MESSAGE_MAX);
-  coordinator_worker_leave_run(worker, WORKER_REFUSED);
+  coordinator_seat_end(seat);
+  coordinator_worker_set_state(worker, WORKER_REFUSED);
 }

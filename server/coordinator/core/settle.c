@@ -122,28 +122,28 @@ static void runs_save(struct coordinator *coordinator) {
    them instead of its own. */
 static void move_misplaced(struct coordinator *coordinator, struct run *run) {
   struct member *worker;
+  struct seat *seat;
   if (run->state != WEIR__RUN_STATE__LOADING && run->state != WEIR__RUN_STATE__RUNNING)
     return;
-  worker = coordinator_find_misplaced(coordinator, run);
-  if (!worker)
+  seat = coordinator_find_misplaced(run);
+  if (!seat)
     return;
+  worker = seat->worker;
   log_event(LOG_INFO, "coordinator", "other_stages", "run=%s id=%s", run->id, worker->id);
-  coordinator_worker_leave_run(worker, WORKER_IDLE);
-  coordinator_worker_join_run(coordinator, worker, run);
+  coordinator_seat_end(seat);
+  coordinator_join_run(coordinator, worker, run, (struct range){0, 0});
 }
 
-void coordinator_worker_join_run(struct coordinator *coordinator, struct member *worker, struct run *run) {
-  struct range loaded = worker->stages;
-  coordinator_give_stages(coordinator, run, worker, loaded);
-  coordinator_run_add_worker(run, worker);
-  worker->given_ms = coordinator->now_ms;
-  worker->is_back = false;
+struct seat *coordinator_join_run(struct coordinator *coordinator, struct member *worker, struct run *run,
+                                  struct range loaded) {
+  struct seat *seat = coordinator_seat_new(run, worker);
+  coordinator_give_stages(seat, loaded);
+  seat->given_ms = coordinator->now_ms;
   loaded_remove(&worker->loaded, run);
-  worker->load_incarnation = run->incarnation;
-  free(worker->message);
-  worker->message = mem_strdup("");
-  coordinator_worker_set_state(worker, WORKER_LOADING);
-  coordinator_order_load(coordinator, run, worker);
+  *worker->message = 0;
+  coordinator_worker_set_state(worker, WORKER_IDLE);
+  coordinator_order_load(coordinator, seat);
+  return seat;
 }
 
 /* Every server that is of the run's kind (kind.c) serves the incarnation from its beginning to its end. Those
@@ -177,7 +177,7 @@ static void load_servers(struct coordinator *coordinator, struct run *run) {
   run->is_info_due = run->is_save_due = true;
   coordinator_place_blocks(run);
   for (int i = 0; i < n; i++)
-    coordinator_order_load(coordinator, run, run->servers[i].member);
+    coordinator_order_load_blocks(coordinator, run, run->servers[i].member);
 }
 
 /* Those of the run that has the fork's base in memory, in its order, so that each block is where it is: if
@@ -235,7 +235,7 @@ static bool is_among(struct member *const *members, int n, const struct member *
 }
 
 static void start_when_loaded(struct coordinator *coordinator, struct run *run) {
-  uint32_t ready = (uint32_t)coordinator_count_workers(run, WORKER_READY);
+  uint32_t ready = (uint32_t)coordinator_count_seats(run, SEAT_READY);
   int n;
   if (run->state != WEIR__RUN_STATE__LOADING || run->is_load_due ||
       ready < (run->is_begun ? 1 : run->spec->workers->min))
@@ -243,7 +243,7 @@ static void start_when_loaded(struct coordinator *coordinator, struct run *run) 
   for (int i = 0; i < run->n_servers; i++)
     if (!run->servers[i].is_loaded || !run->servers[i].member)
       return;
-  coordinator_ready_workers(coordinator, run, &n);
+  coordinator_ready_seats(coordinator, run, &n);
   if (n == 0) /* no team is whole */
     return;
   coordinator_measure_anew(coordinator, run);
@@ -272,9 +272,9 @@ static void publish_info(struct coordinator *coordinator, struct run *run) {
 static void let_drained_go(struct coordinator *coordinator) {
   for (int i = 0; i < coordinator->n_members; i++) {
     struct member *member = coordinator->members[i];
-    if (member->state != WORKER_DRAINING || !member->run)
-      continue;
-    coordinator_order_unload(coordinator, member->run->id, member, "drained");
-    coordinator_worker_leave_run(member, WORKER_DRAINING);
+    while (member->state == WORKER_DRAINING && member->n_seats > 0) {
+      coordinator_order_unload(coordinator, member->seats[0]->run->id, member, "drained");
+      coordinator_seat_end(member->seats[0]);
+    }
   }
 }

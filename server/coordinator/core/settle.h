@@ -6,8 +6,9 @@
 #include "server/coordinator/state/run.h"
 
 /* settle.c */
-/* The free worker is told to load the run. */
-void coordinator_worker_join_run(struct coordinator *coordinator, struct member *worker, struct run *run);
+/* The worker is told to load the run. loaded: the stages of it that it has; empty: none, or all. */
+struct seat *coordinator_join_run(struct coordinator *coordinator, struct member *worker, struct run *run,
+                                  struct range loaded);
 /* After every event: gives free workers and servers to runs, moves runs on, sends the views that are due.
    Claims are weighed where what they are weighed by has changed. Runs that wait are told what they wait for
    after that, EXPLAINED_MAX at a time. reported: the only run that the event says something of, by its id:

@@ -10,10 +10,11 @@
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/reissuing.h"
 #include "server/coordinator/state/run.h"
+#include "server/coordinator/state/seat.h"
 #include "server/coordinator/state/speed.h"
 #include "server/coordinator/state/state.h"
 
-enum { MEMBER_WORDS = 3, RUN_WORDS = 2, STATE_BITS = 8 };
+enum { SEAT_WORDS = 2, MEMBER_WORDS = 2 + SEAT_WORDS * SEATS_MAX, RUN_WORDS = 2, STATE_BITS = 8 };
 
 static uint64_t bit(bool is_set, int at) {
   return (uint64_t)is_set << at;
@@ -23,10 +24,14 @@ static uint64_t state_of(const struct coordinator *coordinator, const struct mem
   bool is_worker = member->role == WEIR__ROLE__WORKER;
   uint64_t bits = (uint64_t)member->state | bit(is_worker, STATE_BITS);
   if (is_worker)
-    return bits | bit(member->run && speed_is_stuck(member->speed), STATE_BITS + 1) |
-           bit(coordinator_is_out_of_reach(coordinator, member), STATE_BITS + 2);
+    return bits;
   return bits | bit(coordinator_may_own_blocks(coordinator, member, false), STATE_BITS + 1) |
          bit(*member->message != 0, STATE_BITS + 2);
+}
+
+static uint64_t state_of_seat(const struct coordinator *coordinator, const struct seat *seat) {
+  return (uint64_t)seat->state | bit(speed_is_stuck(seat->speed), STATE_BITS) |
+         bit(coordinator_is_out_of_reach(coordinator, seat), STATE_BITS + 1);
 }
 
 static uint64_t state_of_run(const struct run *run) {
@@ -55,8 +60,12 @@ bool coordinator_claims_changed(struct coordinator *coordinator) {
   weighed->n = 0;
   for (int i = 0; i < coordinator->n_members; i++) {
     const struct member *member = coordinator->members[i];
-    has_changed |= put(weighed, member->key) | put(weighed, (uint64_t)(uintptr_t)member->run) |
-                   put(weighed, state_of(coordinator, member));
+    has_changed |= put(weighed, member->key) | put(weighed, state_of(coordinator, member));
+    for (int at = 0; at < SEATS_MAX; at++) {
+      const struct seat *seat = at < member->n_seats ? member->seats[at] : NULL;
+      has_changed |= put(weighed, seat ? (uint64_t)(uintptr_t)seat->run : 0) |
+                     put(weighed, seat ? state_of_seat(coordinator, seat) : 0);
+    }
   }
   for (int i = 0; i < coordinator->n_runs; i++) {
     const struct run *run = coordinator->runs[i];

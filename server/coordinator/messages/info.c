@@ -13,6 +13,7 @@
 #include "server/coordinator/state/rate.h"
 #include "server/coordinator/state/room.h"
 #include "server/coordinator/state/run.h"
+#include "server/coordinator/state/seat.h"
 #include "server/coordinator/state/speed.h"
 #include "server/coordinator/state/state.h"
 
@@ -195,12 +196,12 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
     info->samples_per_second = run->samples_per_second;
   else if (run->step && seconds > 0) /* what was done twice counts once */
     info->samples_per_second = (double)(run->step - run->origin.step) * plan->batch / seconds;
-  for (int i = 0; i < run->n_workers; i++) {
-    const struct member *member = run->workers[i];
-    if (member->state != WORKER_READY)
+  for (int i = 0; i < run->n_seats; i++) {
+    const struct seat *seat = run->seats[i];
+    if (seat->state != SEAT_READY)
       continue;
     info->workers++;
-    info->executors += member->executors;
+    info->executors += seat->executors;
   }
   info->useful_executors = run->spec->train->microbatches;
   info->priority = run->spec->priority;
@@ -246,13 +247,16 @@ void coordinator_list_runs(const struct coordinator *coordinator, uint64_t now_m
 
 void coordinator_list_staged(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
                              Weir__RunInfo *info) {
-  info->staged_workers = arena_new(arena, (size_t)coordinator->n_members * sizeof *info->staged_workers);
-  for (int i = 0; i < coordinator->n_members; i++) {
-    const struct member *member = coordinator->members[i];
-    if (!member->teams || strcmp(member->run->id, info->run) != 0)
+  const struct run *run = coordinator_run(coordinator, info->run);
+  if (!run)
+    return;
+  info->staged_workers = arena_new(arena, (size_t)run->n_seats * sizeof *info->staged_workers);
+  for (int i = 0; i < run->n_seats; i++) {
+    const struct seat *seat = run->seats[i];
+    if (!seat->teams)
       continue;
     info->staged_workers[info->n_staged_workers] = arena_new(arena, sizeof **info->staged_workers);
-    worker_info(member, now_ms, arena, info->staged_workers[info->n_staged_workers++]);
+    worker_info(seat->worker, now_ms, arena, info->staged_workers[info->n_staged_workers++]);
   }
 }
 
@@ -303,7 +307,7 @@ void coordinator_list_workers(const struct coordinator *coordinator, uint64_t no
     info->id = quarantine->worker;
     info->host = quarantine->host;
     info->device = quarantine->device;
-    info->state = (char *)coordinator_worker_state_name(WORKER_QUARANTINED);
+    info->state = "quarantined";
     info->message = arena_printf(arena, "not connected; in quarantine: %s", quarantine->reason);
   }
 }
@@ -344,9 +348,25 @@ static void stages_fill(const struct teams *teams, struct arena *arena, Weir__Wo
   }
 }
 
+static void seat_fill(const struct seat *seat, struct arena *arena, Weir__WorkerInfo *info) {
+  double speed = speed_of(seat->speed, seat->executors);
+  info->run = seat->run->id;
+  info->microbatches = seat->microbatches.end - seat->microbatches.begin;
+  info->speed = isnan(speed) ? 0 : speed;
+  info->first_stage = seat->stages.begin;
+  if (seat->teams)
+    stages_fill(seat->teams, arena, info);
+  if (seat->unreached_text)
+    info->message = seat->unreached_text;
+  else if (coordinator_missed_mates(seat))
+    info->message = coordinator_missed_mates(seat);
+  else if (seat->following.text)
+    info->message = seat->following.text;
+}
+
 static void worker_info(const struct member *worker, uint64_t now_ms, struct arena *arena,
                         Weir__WorkerInfo *info) {
-  double speed = speed_of(worker->speed, worker->executors);
+  const struct seat *seat = worker->n_seats ? worker->seats[0] : NULL;
   weir__worker_info__init(info);
   info->id = worker->id;
   info->host = worker->host;
@@ -355,18 +375,12 @@ static void worker_info(const struct member *worker, uint64_t now_ms, struct are
   info->executors = worker->executors;
   info->labels = worker->labels.list;
   info->n_labels = worker->labels.n;
-  info->run = worker->run ? worker->run->id : "";
-  info->state = (char *)coordinator_worker_state_name(worker->state);
-  info->microbatches = worker->microbatches.end - worker->microbatches.begin;
+  info->run = "";
+  info->state = (char *)coordinator_worker_state_name(worker);
   info->connected_seconds = (double)(now_ms - worker->joined_ms) / 1000;
-  info->speed = isnan(speed) ? 0 : speed;
-  info->first_stage = worker->stages.begin;
-  if (worker->teams)
-    stages_fill(worker->teams, arena, info);
-  info->message = worker->unreached_text             ? worker->unreached_text
-                  : coordinator_missed_mates(worker) ? coordinator_missed_mates(worker)
-                  : worker->following.text           ? worker->following.text
-                                                     : worker->message;
+  info->message = worker->message;
+  if (seat)
+    seat_fill(seat, arena, info);
 }
 
 static void server_info(const struct coordinator *coordinator, const struct member *server, uint64_t now_ms,

@@ -7,15 +7,16 @@
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/reissuing.h"
 #include "server/coordinator/state/run.h"
+#include "server/coordinator/state/seat.h"
 #include "server/coordinator/state/state.h"
 
 enum { MISSED_LATELY_MS = 1000 };
 
 /* The assignments of a group's members. */
 struct companions {
-  struct member *const *workers;
-  Weir__Assignment *const *list; /* [n_workers] of each */
-  int n_workers;
+  struct seat *const *seats;
+  Weir__Assignment *const *list; /* [n_seats] of each */
+  int n_seats;
   uint32_t number;            /* of the group; 0: none yet */
   Weir__Assignment **members; /* of the step's arena */
   size_t n_members;
@@ -25,7 +26,7 @@ static Weir__Order *order_new(struct coordinator *coordinator, const struct memb
                               Weir__Order__BodyCase body);
 static Weir__ForkSource *fork_source(struct coordinator *coordinator, const struct run *run,
                                      const struct member *server);
-static Weir__Assignment **view_assignments(struct arena *arena, struct member *const *workers, int n);
+static Weir__Assignment **view_assignments(struct arena *arena, struct seat *const *seats, int n);
 static Weir__Range **duty_ranges(struct coordinator *coordinator, const struct member *worker,
                                  const struct duty *duties, uint32_t n, size_t *n_ranges);
 static Weir__View view_of(struct arena *arena, const struct run *run);
@@ -64,8 +65,8 @@ void coordinator_order_drain(struct coordinator *coordinator, const struct membe
   weir__drain__init(order->drain);
 }
 
-void coordinator_order_load(struct coordinator *coordinator, const struct run *run,
-                            const struct member *member) {
+static Weir__LoadRun *order_load(struct coordinator *coordinator, const struct run *run,
+                                 const struct member *member) {
   struct arena *arena = &coordinator->actions->arena;
   Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_LOAD);
   Weir__LoadRun *load = order->load = arena_new(arena, sizeof *load);
@@ -77,10 +78,19 @@ void coordinator_order_load(struct coordinator *coordinator, const struct run *r
   load->model_sha256 = run->model_sha256;
   load->outline_bytes = run->outline_bytes;
   load->outline_sha256 = run->outline_sha256;
-  load->stage_begin = member->stages.begin;
-  load->stage_end = member->stages.end;
-  if (member->role != WEIR__ROLE__SERVER)
-    return;
+  return load;
+}
+
+void coordinator_order_load(struct coordinator *coordinator, const struct seat *seat) {
+  Weir__LoadRun *load = order_load(coordinator, seat->run, seat->worker);
+  load->stage_begin = seat->stages.begin;
+  load->stage_end = seat->stages.end;
+}
+
+void coordinator_order_load_blocks(struct coordinator *coordinator, const struct run *run,
+                                   const struct member *server) {
+  struct arena *arena = &coordinator->actions->arena;
+  Weir__LoadRun *load = order_load(coordinator, run, server);
   load->plan = coordinator_plan_message(arena, run);
   load->servers = coordinator_endpoints(arena, run);
   load->n_servers = (size_t)run->n_servers;
@@ -91,7 +101,7 @@ void coordinator_order_load(struct coordinator *coordinator, const struct run *r
   if (run->base_step)
     load->manifest =
         arena_printf(arena, "runs/%s/checkpoints/%020llu", run->id, (unsigned long long)run->base_step);
-  load->from = fork_source(coordinator, run, member);
+  load->from = fork_source(coordinator, run, server);
 }
 
 /* NULL where the server has nothing of the run. */
@@ -112,29 +122,28 @@ static Weir__ForkSource *fork_source(struct coordinator *coordinator, const stru
 /* Each view says of the workers only what its receiver goes by: all views together would grow with the square
    of the workers otherwise. */
 void coordinator_order_views(struct coordinator *coordinator, const struct run *run,
-                             struct member *const *workers, int n_workers) {
+                             struct seat *const *seats, int n_seats) {
   struct arena *arena = &coordinator->actions->arena;
-  Weir__Assignment **list = view_assignments(arena, workers, n_workers);
-  struct companions companions = {.workers = workers, .list = list, .n_workers = n_workers};
+  Weir__Assignment **list = view_assignments(arena, seats, n_seats);
+  struct companions companions = {.seats = seats, .list = list, .n_seats = n_seats};
   Weir__View common = view_of(arena, run);
-  for (int i = 0; i < n_workers; i++) {
-    if (!workers[i]->group.number)
-      order_view(coordinator, &common, workers[i], &list[i], 1);
+  for (int i = 0; i < n_seats; i++) {
+    if (!seats[i]->group.number)
+      order_view(coordinator, &common, seats[i]->worker, &list[i], 1);
     else {
       companions_find(arena, &companions, i);
-      order_view(coordinator, &common, workers[i], companions.members, companions.n_members);
+      order_view(coordinator, &common, seats[i]->worker, companions.members, companions.n_members);
     }
   }
 }
 
-void coordinator_order_idle_view(struct coordinator *coordinator, const struct run *run,
-                                 struct member *worker) {
+void coordinator_order_idle_view(struct coordinator *coordinator, struct seat *seat) {
   struct arena *arena = &coordinator->actions->arena;
-  Weir__View common = view_of(arena, run);
-  if (worker->state == WORKER_FOLLOWING)
-    order_view(coordinator, &common, worker, view_assignments(arena, &worker, 1), 1);
+  Weir__View common = view_of(arena, seat->run);
+  if (seat->state == SEAT_FOLLOWING)
+    order_view(coordinator, &common, seat->worker, view_assignments(arena, &seat, 1), 1);
   else
-    order_view(coordinator, &common, worker, NULL, 0);
+    order_view(coordinator, &common, seat->worker, NULL, 0);
 }
 
 /* What all views of a number share. */
@@ -161,14 +170,14 @@ static void order_view(struct coordinator *coordinator, const Weir__View *common
 /* Members of a group are in one row, but for workers without microbatches; each group's list is built once.
  */
 static void companions_find(struct arena *arena, struct companions *companions, int worker) {
-  const struct grouping *group = &companions->workers[worker]->group;
+  const struct grouping *group = &companions->seats[worker]->group;
   if (companions->number == group->number)
     return;
   companions->number = group->number;
   companions->members = arena_new(arena, group->size * sizeof(Weir__Assignment *));
   companions->n_members = 0;
-  for (int i = worker; i < companions->n_workers && companions->n_members < group->size; i++)
-    if (companions->workers[i]->group.number == group->number)
+  for (int i = worker; i < companions->n_seats && companions->n_members < group->size; i++)
+    if (companions->seats[i]->group.number == group->number)
       companions->members[companions->n_members++] = companions->list[i];
 }
 
@@ -252,24 +261,24 @@ static Weir__Order *order_new(struct coordinator *coordinator, const struct memb
   return order;
 }
 
-static Weir__Assignment **view_assignments(struct arena *arena, struct member *const *workers, int n) {
+static Weir__Assignment **view_assignments(struct arena *arena, struct seat *const *seats, int n) {
   Weir__Assignment **list = arena_new(arena, (size_t)n * sizeof *list);
   for (int i = 0; i < n; i++) {
-    const struct member *worker = workers[i];
+    const struct seat *seat = seats[i];
     list[i] = arena_new(arena, sizeof **list);
     weir__assignment__init(list[i]);
-    list[i]->worker = worker->id;
-    list[i]->microbatch_begin = worker->microbatches.begin;
-    list[i]->microbatch_end = worker->microbatches.end;
-    list[i]->eval_begin = worker->eval_chunks.begin;
-    list[i]->eval_end = worker->eval_chunks.end;
-    if (coordinator_is_staged(worker)) {
-      list[i]->team = worker->group.number;
-      list[i]->address = worker->address;
+    list[i]->worker = seat->worker->id;
+    list[i]->microbatch_begin = seat->microbatches.begin;
+    list[i]->microbatch_end = seat->microbatches.end;
+    list[i]->eval_begin = seat->eval_chunks.begin;
+    list[i]->eval_end = seat->eval_chunks.end;
+    if (coordinator_is_staged(seat)) {
+      list[i]->team = seat->group.number;
+      list[i]->address = seat->worker->address;
     } else {
-      list[i]->group = worker->group.number;
+      list[i]->group = seat->group.number;
     }
-    list[i]->follows = worker->state == WORKER_FOLLOWING || worker->is_spare;
+    list[i]->follows = seat->state == SEAT_FOLLOWING || seat->is_spare;
   }
   return list;
 }

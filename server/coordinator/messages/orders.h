@@ -4,22 +4,24 @@
 
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/run.h"
+#include "server/coordinator/state/seat.h"
 
 void coordinator_order_welcome(struct coordinator *coordinator, const struct member *member);
 /* Says that we are there: a member that hears nothing for long looks for another coordinator. */
 void coordinator_order_beat(struct coordinator *coordinator, const struct member *member);
 /* The member is given no more work, or blocks, and is to say so to whoever it joins. */
 void coordinator_order_drain(struct coordinator *coordinator, const struct member *member);
-void coordinator_order_load(struct coordinator *coordinator, const struct run *run,
-                            const struct member *member);
+/* The worker is to compute the run of the seat, too. */
+void coordinator_order_load(struct coordinator *coordinator, const struct seat *seat);
+void coordinator_order_load_blocks(struct coordinator *coordinator, const struct run *run,
+                                   const struct member *server);
 void coordinator_order_views(struct coordinator *coordinator, const struct run *run,
-                             struct member *const *workers, int n_workers);
+                             struct seat *const *seats, int n_seats);
 /* What its struct reissue gives to the worker. */
 void coordinator_order_reissue(struct coordinator *coordinator, const struct run *run,
                                const struct member *worker);
 /* To a worker of the run that computes nothing, from which it learns that: it follows, or is cut off. */
-void coordinator_order_idle_view(struct coordinator *coordinator, const struct run *run,
-                                 struct member *worker);
+void coordinator_order_idle_view(struct coordinator *coordinator, struct seat *seat);
 void coordinator_order_write(struct coordinator *coordinator, const struct run *run,
                              const struct member *member);
 void coordinator_order_keep(struct coordinator *coordinator, const struct run *run,

@@ -72,11 +72,11 @@ static void isolate(struct coordinator *coordinator, struct member *worker, cons
   free(worker->message);
   worker->message =
       mem_printf("in quarantine: %s; 'weir workers --readmit %s' ends it", found->reason, worker->id);
-  if (worker->run) {
-    coordinator_order_unload(coordinator, worker->run->id, worker, worker->message);
-    coordinator_worker_leave_run(worker, WORKER_QUARANTINED);
-  } else
-    coordinator_worker_set_state(worker, WORKER_QUARANTINED);
+  while (worker->n_seats > 0) {
+    coordinator_order_unload(coordinator, worker->seats[0]->run->id, worker, worker->message);
+    coordinator_seat_end(worker->seats[0]);
+  }
+  coordinator_worker_set_state(worker, WORKER_QUARANTINED);
 }
 
 void coordinator_members_restored(struct coordinator *coordinator, const Weir__Members *members) {

@@ -21,9 +21,10 @@ static bool heartbeat_names(const Weir__Heartbeat *heartbeat, const char *server
 
 void coordinator_confirm(struct coordinator *coordinator, struct member *worker,
                          const Weir__Heartbeat *heartbeat) {
-  struct run *run = worker->run;
-  if (!run || worker->state != WORKER_READY || run->is_load_due || strcmp(run->id, heartbeat->run) != 0 ||
-      run->incarnation != heartbeat->incarnation || heartbeat->n_reached > (size_t)run->n_servers)
+  const struct seat *seat = coordinator_seat(worker, heartbeat->run);
+  struct run *run = seat ? seat->run : NULL;
+  if (!seat || seat->state != SEAT_READY || run->is_load_due || run->incarnation != heartbeat->incarnation ||
+      heartbeat->n_reached > (size_t)run->n_servers)
     return;
   for (int i = 0; i < run->n_servers; i++) {
     struct run_server *server = &run->servers[i];

@@ -14,32 +14,29 @@
 enum { TEXT_MAX = 1000, ERROR_MAX = 200 };
 
 /* The worker with the stages next to these in the team; NULL: there is none. */
-static const struct member *find_mate(const struct coordinator *coordinator, const struct member *worker,
-                                      bool is_above) {
-  for (int i = 0; i < coordinator->n_members; i++) {
-    const struct member *mate = coordinator->members[i];
-    bool is_next =
-        is_above ? mate->stages.begin == worker->stages.end : mate->stages.end == worker->stages.begin;
-    if (mate->run == worker->run && mate->group.number == worker->group.number &&
-        coordinator_is_staged(mate) && is_next)
+static const struct seat *find_mate(const struct seat *seat, bool is_above) {
+  for (int i = 0; i < seat->run->n_seats; i++) {
+    const struct seat *mate = seat->run->seats[i];
+    bool is_next = is_above ? mate->stages.begin == seat->stages.end : mate->stages.end == seat->stages.begin;
+    if (mate->group.number == seat->group.number && coordinator_is_staged(mate) && is_next)
       return mate;
   }
   return NULL;
 }
 
 /* What the heartbeat says of the worker on that side; NULL: nothing, or of another team. */
-static const Weir__UnreachedMate *find_told(const struct member *worker, const Weir__Heartbeat *heartbeat,
+static const Weir__UnreachedMate *find_told(const struct seat *seat, const Weir__Heartbeat *heartbeat,
                                             bool is_above) {
   for (size_t i = 0; i < heartbeat->n_unreached_mates; i++) {
     const Weir__UnreachedMate *told = heartbeat->unreached_mates[i];
-    if (told->team == worker->group.number && !told->is_above == !is_above)
+    if (told->team == seat->group.number && !told->is_above == !is_above)
       return told;
   }
   return NULL;
 }
 
 /* Appends what is said of that side. */
-static void say_mate(const struct member *mate, const Weir__UnreachedMate *told, char text[TEXT_MAX]) {
+static void say_mate(const struct seat *mate, const Weir__UnreachedMate *told, char text[TEXT_MAX]) {
   size_t length = strlen(text);
   uint32_t first = mate->stages.begin, last = mate->stages.end - 1;
   char stages[64];
@@ -48,21 +45,22 @@ static void say_mate(const struct member *mate, const Weir__UnreachedMate *told,
   else
     snprintf(stages, sizeof stages, "stages %u to %u", first, last);
   snprintf(text + length, TEXT_MAX - length, "%s %s (%s), which has %s of its team: %.*s",
-           length ? ", nor" : "cannot reach", mate->id, mate->address, stages, ERROR_MAX,
+           length ? ", nor" : "cannot reach", mate->worker->id, mate->worker->address, stages, ERROR_MAX,
            *told->message ? told->message : "no answer");
 }
 
 /* Errors may differ from call to call: the first is kept while the same workers are missed. */
-void coordinator_mates_told(struct coordinator *coordinator, struct member *worker,
-                            const Weir__Heartbeat *heartbeat) {
-  struct missed_mates *missed = &worker->missed_mates, now = {.team = worker->group.number};
-  const struct run *run = worker->run;
+void coordinator_mates_told(struct member *worker, const Weir__Heartbeat *heartbeat) {
+  struct seat *seat = coordinator_seat(worker, heartbeat->run);
+  struct missed_mates *missed, now;
   char text[TEXT_MAX] = "";
-  if (!run || strcmp(heartbeat->run, run->id) != 0 || heartbeat->incarnation != run->incarnation)
+  if (!seat || heartbeat->incarnation != seat->run->incarnation)
     return;
-  for (int is_above = 0; is_above < 2 && now.team && coordinator_is_staged(worker); is_above++) {
-    const Weir__UnreachedMate *told = find_told(worker, heartbeat, is_above);
-    const struct member *mate = told ? find_mate(coordinator, worker, is_above) : NULL;
+  missed = &seat->missed_mates;
+  now = (struct missed_mates){.team = seat->group.number};
+  for (int is_above = 0; is_above < 2 && now.team && coordinator_is_staged(seat); is_above++) {
+    const Weir__UnreachedMate *told = find_told(seat, heartbeat, is_above);
+    const struct seat *mate = told ? find_mate(seat, is_above) : NULL;
     if (!mate)
       continue;
     say_mate(mate, told, text);
@@ -74,6 +72,6 @@ void coordinator_mates_told(struct coordinator *coordinator, struct member *work
   free(missed->text);
   *missed = now;
   if (now.text)
-    log_event(LOG_WARN, "coordinator", "mates_unreached", "run=%s id=%s message=\"%s\"", run->id, worker->id,
-              now.text);
+    log_event(LOG_WARN, "coordinator", "mates_unreached", "run=%s id=%s message=\"%s\"", seat->run->id,
+              worker->id, now.text);
 }

@@ -43,14 +43,13 @@ bool coordinator_is_confirmed(const struct coordinator *coordinator, const struc
 void coordinator_unreached(struct coordinator *coordinator, struct member *worker,
                            const Weir__Unreached *unreached);
 /* It has said for a while that it misses servers of its run. */
-bool coordinator_is_out_of_reach(const struct coordinator *coordinator, const struct member *worker);
+bool coordinator_is_out_of_reach(const struct coordinator *coordinator, const struct seat *seat);
 /* Decides which workers of the run, or which of its servers, are cut off. */
 void coordinator_weigh_reach(struct coordinator *coordinator, struct run *run);
 
 /* mates.c */
 /* A worker's heartbeat names the workers of its team that it does not reach. */
-void coordinator_mates_told(struct coordinator *coordinator, struct member *worker,
-                            const Weir__Heartbeat *heartbeat);
+void coordinator_mates_told(struct member *worker, const Weir__Heartbeat *heartbeat);
 
 /* move.c */
 /* Whether there is a worker or a server of that id and, for the blocks of a server, another one. Errors:

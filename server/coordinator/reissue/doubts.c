@@ -14,7 +14,7 @@
 #include "server/coordinator/runs/runs.h"
 #include "server/coordinator/state/event_log.h"
 #include "server/coordinator/state/groups_past.h"
-#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/seat.h"
 #include "server/coordinator/state/quarantines.h"
 #include "server/coordinator/state/reissuing.h"
 #include "server/coordinator/state/run.h"
@@ -37,22 +37,21 @@ enum {
    computes everything: what several do would be as doubtful, and no one could be told by it. */
 enum { TIER_DEVICE = 1, TIER_GROUP, TIER_SENDER, ASKED, SLOW = 2 * ASKED };
 
-static void doubt_parts(struct coordinator *coordinator, struct run *run, const Weir__Doubted *doubted);
-static void doubt_duty(struct coordinator *coordinator, const struct run *run, struct duty *duty,
-                       const Weir__PushedPart *part);
+static void doubt_parts(struct run *run, const Weir__Doubted *doubted);
+static void doubt_duty(const struct run *run, struct duty *duty, const Weir__PushedPart *part);
 static void add_sender(struct doubts *doubts, const Weir__PushedPart *part);
 static void overflows_again(struct coordinator *coordinator, struct run *run, const Weir__Judged *judged);
 static bool is_confirmed(const struct coordinator *coordinator, const struct run *run,
                          const Weir__Judged *judged);
 static bool is_near_a_sender(const struct coordinator *coordinator, const struct run *run,
-                             const struct member *worker);
+                             const struct seat *seat);
 static void end_doubts(struct reissue *reissue);
 static bool has_to_be_given(const struct coordinator *coordinator, const struct run *run);
-static int tier_of(const struct coordinator *coordinator, const struct run *run, const struct member *worker);
+static int tier_of(const struct coordinator *coordinator, const struct run *run, const struct seat *seat);
 static int keep_best(const struct coordinator *coordinator, const struct run *run, struct helper *helpers,
                      int n);
 static bool is_another_awaited(const struct coordinator *coordinator, const struct run *run,
-                               const struct member *best);
+                               const struct seat *best);
 static uint64_t patience_of(const struct run *run, int n_ready);
 
 static struct run *doubting_run(struct coordinator *coordinator, struct member *server,
@@ -78,11 +77,11 @@ void coordinator_doubted(struct coordinator *coordinator, struct member *server,
     doubts->due_ms = coordinator->now_ms + GATHER_MS;
   doubts->n_open += !doubts->is_open[doubted->block];
   doubts->is_open[doubted->block] = true;
-  doubt_parts(coordinator, run, doubted);
+  doubt_parts(run, doubted);
 }
 
 /* Those of a block are disjoint or nested: what names more than that is nonsense. */
-static void doubt_parts(struct coordinator *coordinator, struct run *run, const Weir__Doubted *doubted) {
+static void doubt_parts(struct run *run, const Weir__Doubted *doubted) {
   struct reissue *reissue = run->reissue;
   uint32_t marks = 0;
   for (size_t i = 0; i < doubted->n_parts; i++) {
@@ -93,18 +92,17 @@ static void doubt_parts(struct coordinator *coordinator, struct run *run, const 
       continue;
     add_sender(&reissue->doubts, part);
     for (uint32_t m = node.first; m < tree_node_end(node, reissue->n_microbatches); m++, marks++)
-      doubt_duty(coordinator, run, &reissue->microbatches[m], part);
+      doubt_duty(run, &reissue->microbatches[m], part);
   }
 }
 
 /* Who has it as a duplicate has to compute it again if this part was its own, or of before the doubt. */
-static void doubt_duty(struct coordinator *coordinator, const struct run *run, struct duty *duty,
-                       const Weir__PushedPart *part) {
-  for (int i = 0; duty->worker && i < coordinator->n_members; i++) {
-    struct member *member = coordinator->members[i];
-    if (member->key != duty->worker || member->number != part->worker)
+static void doubt_duty(const struct run *run, struct duty *duty, const Weir__PushedPart *part) {
+  for (int i = 0; duty->worker && i < run->n_seats; i++) {
+    struct seat *seat = run->seats[i];
+    if (seat->worker->key != duty->worker || seat->worker->number != part->worker)
       continue;
-    member->help.asked = run->reissue->number;
+    seat->help.asked = run->reissue->number;
     duty->worker = 0;
   }
   if (!duty->is_doubted)
@@ -164,13 +162,13 @@ static bool names(const Weir__Judged *judged, uint32_t worker) {
    says nothing of any one of them. */
 static void overflows_again(struct coordinator *coordinator, struct run *run, const Weir__Judged *judged) {
   const struct reissue *reissue = run->reissue;
-  for (int i = 0; i < coordinator->n_members; i++) {
-    struct member *member = coordinator->members[i];
-    if (member->run != run || !names(judged, member->number))
+  for (int i = 0; i < run->n_seats; i++) {
+    struct seat *seat = run->seats[i];
+    if (!names(judged, seat->worker->number))
       continue;
-    member->help.asked = reissue->number;
+    seat->help.asked = reissue->number;
     if (judged->n_computed_by == 1)
-      member->help.overflowed = reissue->number;
+      seat->help.overflowed = reissue->number;
   }
   if ((judged->n_changed > 0 || !is_confirmed(coordinator, run, judged)) && run->spec->train->deterministic &&
       reissue->doubts.rounds < ROUNDS_MAX)
@@ -183,10 +181,9 @@ static void overflows_again(struct coordinator *coordinator, struct run *run, co
 }
 
 /* Whether the worker is about to compute for the run. */
-static bool is_coming(const struct member *member) {
-  return !coordinator_is_staged(member) &&
-         (member->state == WORKER_LOADING ||
-          (member->state == WORKER_FOLLOWING && !member->following.is_stuck));
+static bool is_coming(const struct seat *seat) {
+  return !coordinator_is_staged(seat) &&
+         (seat->state == SEAT_LOADING || (seat->state == SEAT_FOLLOWING && !seat->following.is_stuck));
 }
 
 /* Whether others than those whose parts were doubted came to the same bits, or nobody is left to ask. */
@@ -194,29 +191,25 @@ static bool is_confirmed(const struct coordinator *coordinator, const struct run
                          const Weir__Judged *judged) {
   const uint64_t number = run->reissue->number;
   bool is_by_others = true, is_one_left = run->claim.held < run->claim.share;
-  for (int i = 0; i < coordinator->n_members; i++) {
-    const struct member *member = coordinator->members[i];
-    if (member->run != run)
+  for (int i = 0; i < run->n_seats; i++) {
+    const struct seat *seat = run->seats[i];
+    is_one_left |= is_coming(seat);
+    if (seat->state != SEAT_READY)
       continue;
-    is_one_left |= is_coming(member);
-    if (member->state != WORKER_READY)
-      continue;
-    is_by_others &= !names(judged, member->number) || !is_near_a_sender(coordinator, run, member);
+    is_by_others &= !names(judged, seat->worker->number) || !is_near_a_sender(coordinator, run, seat);
     is_one_left |=
-        !coordinator_is_staged(member) && member->help.overflowed != number && member->help.slow != number;
+        !coordinator_is_staged(seat) && seat->help.overflowed != number && seat->help.slow != number;
   }
   return is_by_others || !is_one_left;
 }
 
 /* Whether only teams of workers compute, of which none computes a microbatch alone. */
-static bool is_left_to_teams(const struct coordinator *coordinator, const struct run *run) {
+static bool is_left_to_teams(const struct run *run) {
   bool is_any = false;
-  for (int i = 0; i < coordinator->n_members; i++) {
-    const struct member *member = coordinator->members[i];
-    if (member->run != run)
-      continue;
-    is_any |= coordinator_is_staged(member) && member->state == WORKER_READY;
-    if (is_coming(member))
+  for (int i = 0; i < run->n_seats; i++) {
+    const struct seat *seat = run->seats[i];
+    is_any |= coordinator_is_staged(seat) && seat->state == SEAT_READY;
+    if (is_coming(seat))
       return false;
   }
   return is_any;
@@ -237,7 +230,7 @@ void coordinator_doubts_when_due(struct coordinator *coordinator, struct run *ru
       coordinator->now_ms < reissue->doubts.due_ms || !has_to_be_given(coordinator, run))
     return;
   helpers = coordinator_helpers(coordinator, run, &n);
-  if (n == 0 && is_left_to_teams(coordinator, run)) {
+  if (n == 0 && is_left_to_teams(run)) {
     coordinator_run_fail(
         coordinator, run, FAILURE_DIVERGED,
         "step %llu: the sum of gradients that are finite overflows: the training diverges; try "
@@ -247,7 +240,7 @@ void coordinator_doubts_when_due(struct coordinator *coordinator, struct run *ru
   }
   patience_ms = patience_of(run, n);
   n = keep_best(coordinator, run, helpers, n);
-  if (n == 0 || is_another_awaited(coordinator, run, helpers[0].worker))
+  if (n == 0 || is_another_awaited(coordinator, run, helpers[0].seat))
     return;
   for (uint32_t m = 0; m < reissue->n_microbatches; m++) {
     struct duty *duty = &reissue->microbatches[m];
@@ -265,12 +258,12 @@ void coordinator_doubts_when_due(struct coordinator *coordinator, struct run *ru
 /* Who has come to a sum that overflows is asked once more after a while, if meanwhile nobody else has come.
  */
 static bool is_another_awaited(const struct coordinator *coordinator, const struct run *run,
-                               const struct member *best) {
+                               const struct seat *best) {
   int rounds = run->reissue->doubts.rounds;
   uint64_t wait_ms = GATHER_MS << (rounds < WAIT_DOUBLINGS_MAX ? rounds : WAIT_DOUBLINGS_MAX);
   bool is_any = false;
-  for (int i = 0; i < coordinator->n_members; i++)
-    is_any |= coordinator->members[i]->run == run && is_coming(coordinator->members[i]);
+  for (int i = 0; i < run->n_seats; i++)
+    is_any |= is_coming(run->seats[i]);
   return is_any && best->help.overflowed == run->reissue->number &&
          coordinator->now_ms - best->help.given_ms < wait_ms;
 }
@@ -284,25 +277,24 @@ static bool has_to_be_given(const struct coordinator *coordinator, const struct 
     if (!duty->is_doubted || coordinator_duty_is_held(coordinator, run, duty))
       continue;
     is_any = true;
-    for (int i = 0; duty->worker && i < coordinator->n_members; i++)
-      if (coordinator->members[i]->key == duty->worker)
-        coordinator->members[i]->help.slow = reissue->number;
+    for (int i = 0; duty->worker && i < run->n_seats; i++)
+      if (run->seats[i]->worker->key == duty->worker)
+        run->seats[i]->help.slow = reissue->number;
   }
   return is_any;
 }
 
 /* 3: it pushed a doubted part; 2: it was in a group with one that did; 1: it is on such a worker's device. */
-static int tier_of(const struct coordinator *coordinator, const struct run *run,
-                   const struct member *worker) {
+static int tier_of(const struct coordinator *coordinator, const struct run *run, const struct seat *seat) {
   const struct doubts *doubts = &run->reissue->doubts;
-  const struct worker_identity own = {worker->id, worker->host, worker->device};
+  const struct worker_identity own = {seat->worker->id, seat->worker->host, seat->worker->device};
   int tier = 0;
   for (int i = 0; i < doubts->n_senders && tier < TIER_SENDER; i++) {
     const struct sender *sender = &doubts->senders[i];
     struct worker_identity other;
-    if (sender->worker == worker->number)
+    if (sender->worker == seat->worker->number)
       tier = TIER_SENDER;
-    else if (coordinator_were_in_group(run, worker->number, sender->worker, sender->view))
+    else if (coordinator_were_in_group(run, seat->worker->number, sender->worker, sender->view))
       tier = TIER_GROUP;
     else if (tier == 0 && coordinator_identify(coordinator, sender->worker, &other) &&
              coordinator_is_same_device(&own, &other))
@@ -312,8 +304,8 @@ static int tier_of(const struct coordinator *coordinator, const struct run *run,
 }
 
 static bool is_near_a_sender(const struct coordinator *coordinator, const struct run *run,
-                             const struct member *worker) {
-  return tier_of(coordinator, run, worker) >= TIER_GROUP;
+                             const struct seat *seat) {
+  return tier_of(coordinator, run, seat) >= TIER_GROUP;
 }
 
 /* Those that are asked come to the front; how many. The slow ones are asked last, before them those that were
@@ -323,9 +315,9 @@ static int keep_best(const struct coordinator *coordinator, const struct run *ru
   uint64_t number = run->reissue->number;
   int best_rank = 0, kept = 0;
   for (int i = 0; i < n; i++) {
-    const struct member *worker = helpers[i].worker;
-    helpers[i].rank = SLOW * (worker->help.slow == number) + ASKED * (worker->help.asked == number) +
-                      tier_of(coordinator, run, worker);
+    const struct seat *seat = helpers[i].seat;
+    helpers[i].rank = SLOW * (seat->help.slow == number) + ASKED * (seat->help.asked == number) +
+                      tier_of(coordinator, run, seat);
     if (i == 0 || helpers[i].rank < best_rank)
       best_rank = helpers[i].rank;
   }
@@ -334,7 +326,7 @@ static int keep_best(const struct coordinator *coordinator, const struct run *ru
       continue;
     if (best_rank % ASKED < TIER_GROUP)
       helpers[kept++] = helpers[i];
-    else if (kept++ == 0 || helpers[i].worker->help.given_ms < helpers[0].worker->help.given_ms)
+    else if (kept++ == 0 || helpers[i].seat->help.given_ms < helpers[0].seat->help.given_ms)
       helpers[0] = helpers[i];
   }
   return best_rank % ASKED < TIER_GROUP || n == 0 ? kept : 1;

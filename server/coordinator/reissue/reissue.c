@@ -11,7 +11,7 @@
 #include "server/coordinator/shares/assign.h"
 #include "server/coordinator/shares/shares.h"
 #include "server/coordinator/state/assignment.h"
-#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/seat.h"
 #include "server/coordinator/state/reissuing.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
@@ -140,7 +140,7 @@ static void give_late(struct coordinator *coordinator, struct run *run, const st
 
 static const struct helper *helper_of(const struct helper *helpers, int n, uint64_t key) {
   for (int i = 0; key && i < n; i++)
-    if (helpers[i].worker->key == key)
+    if (helpers[i].seat->worker->key == key)
       return &helpers[i];
   return NULL;
 }
@@ -148,24 +148,22 @@ static const struct helper *helper_of(const struct helper *helpers, int n, uint6
 /* One that is stuck may come to its senses, where nobody else is left. */
 static void weigh(struct coordinator *coordinator, struct helper *helpers, int n) {
   struct arena *arena = &coordinator->actions->arena;
-  struct member **workers = arena_new(arena, (size_t)n * sizeof *workers);
+  struct seat **seats = arena_new(arena, (size_t)n * sizeof *seats);
   struct assign_worker *speeds;
   for (int i = 0; i < n; i++)
-    workers[i] = helpers[i].worker;
-  speeds = coordinator_speeds(arena, workers, n);
+    seats[i] = helpers[i].seat;
+  speeds = coordinator_speeds(arena, seats, n);
   for (int i = 0; i < n; i++)
     helpers[i].weight = speeds[i].speed > 0 ? speeds[i].speed : STUCK_WEIGHT;
 }
 
 struct helper *coordinator_helpers(struct coordinator *coordinator, const struct run *run, int *n) {
   const struct reissue *reissue = run->reissue;
-  struct helper *helpers =
-      arena_new(&coordinator->actions->arena, (size_t)coordinator->n_members * sizeof *helpers);
+  struct helper *helpers = arena_new(&coordinator->actions->arena, (size_t)run->n_seats * sizeof *helpers);
   *n = 0;
-  for (int i = 0; i < coordinator->n_members; i++)
-    if (coordinator->members[i]->run == run && coordinator->members[i]->state == WORKER_READY &&
-        !coordinator_is_staged(coordinator->members[i])) /* it takes a whole team */
-      helpers[(*n)++].worker = coordinator->members[i];
+  for (int i = 0; i < run->n_seats; i++)
+    if (run->seats[i]->state == SEAT_READY && !coordinator_is_staged(run->seats[i])) /* a team has to */
+      helpers[(*n)++].seat = run->seats[i];
   weigh(coordinator, helpers, *n);
   for (uint32_t i = 0; i < reissue->n_microbatches + reissue->n_chunks; i++) {
     const struct duty *duty = i < reissue->n_microbatches ? &reissue->microbatches[i]
@@ -178,16 +176,16 @@ struct helper *coordinator_helpers(struct coordinator *coordinator, const struct
 }
 
 /* Whether the view gives it to this worker, or to the group that it is in. */
-static bool is_owner(const struct member *worker, const struct member *owner) {
-  return worker == owner || (worker->group.number && owner && worker->group.number == owner->group.number);
+static bool is_owner(const struct seat *seat, const struct seat *owner) {
+  return seat == owner || (seat->group.number && owner && seat->group.number == owner->group.number);
 }
 
-static const struct member *owner_of(const struct helper *helpers, int n, bool is_chunk, uint32_t item) {
+static const struct seat *owner_of(const struct helper *helpers, int n, bool is_chunk, uint32_t item) {
   for (int i = 0; i < n; i++) {
-    const struct member *worker = helpers[i].worker;
-    const struct range *share = is_chunk ? &worker->eval_chunks : &worker->microbatches;
+    const struct seat *seat = helpers[i].seat;
+    const struct range *share = is_chunk ? &seat->eval_chunks : &seat->microbatches;
     if (share->begin <= item && item < share->end)
-      return worker;
+      return seat;
   }
   return NULL;
 }
@@ -196,16 +194,16 @@ static const struct member *owner_of(const struct helper *helpers, int n, bool i
    among the others the one with the least to do. */
 static struct helper *choose(const struct run *run, struct helper *helpers, int n,
                              const struct late_kind *kind, uint32_t item) {
-  const struct member *owner = owner_of(helpers, n, kind->is_chunks, item);
+  const struct seat *owner = owner_of(helpers, n, kind->is_chunks, item);
   const struct helper *before = helper_of(helpers, n, kind->duties[item].worker);
   struct helper *best = NULL;
   if (before) /* it had its time */
-    before->worker->help.slow = run->reissue->number;
+    before->seat->help.slow = run->reissue->number;
   for (int i = 0; i < n; i++) {
     struct helper *helper = &helpers[i];
-    const struct member *worker = helper->worker;
+    const struct seat *seat = helper->seat;
     helper->rank =
-        4 * is_owner(worker, owner) + 2 * (helper == before) + (worker->help.slow == run->reissue->number);
+        4 * is_owner(seat, owner) + 2 * (helper == before) + (seat->help.slow == run->reissue->number);
     if (!best || helper->rank < best->rank ||
         (helper->rank == best->rank && helper->load + 1 / helper->weight < best->load + 1 / best->weight))
       best = helper;
@@ -215,8 +213,8 @@ static struct helper *choose(const struct run *run, struct helper *helpers, int 
 
 void coordinator_give(const struct coordinator *coordinator, struct duty *duty, struct helper *helper,
                       uint64_t patience_ms) {
-  duty->worker = helper->worker->key;
-  helper->worker->help.given_ms = coordinator->now_ms;
+  duty->worker = helper->seat->worker->key;
+  helper->seat->help.given_ms = coordinator->now_ms;
   duty->given_ms = coordinator->now_ms;
   duty->patience_ms = patience_ms;
   helper->load += 1 / helper->weight;
@@ -225,11 +223,10 @@ void coordinator_give(const struct coordinator *coordinator, struct duty *duty, 
 
 bool coordinator_duty_is_held(const struct coordinator *coordinator, const struct run *run,
                               const struct duty *duty) {
-  for (int i = 0; duty->worker && i < coordinator->n_members; i++) {
-    const struct member *member = coordinator->members[i];
-    if (member->key == duty->worker)
-      return member->run == run && member->state == WORKER_READY &&
-             coordinator->now_ms - duty->given_ms < duty->patience_ms;
+  for (int i = 0; duty->worker && i < run->n_seats; i++) {
+    const struct seat *seat = run->seats[i];
+    if (seat->worker->key == duty->worker)
+      return seat->state == SEAT_READY && coordinator->now_ms - duty->given_ms < duty->patience_ms;
   }
   return false;
 }
@@ -238,5 +235,5 @@ void coordinator_order_helpers(struct coordinator *coordinator, struct run *run,
                                int n) {
   for (int i = 0; i < n; i++)
     if (helpers[i].is_order_due)
-      coordinator_order_reissue(coordinator, run, helpers[i].worker);
+      coordinator_order_reissue(coordinator, run, helpers[i].seat->worker);
 }

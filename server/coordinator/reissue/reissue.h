@@ -15,11 +15,12 @@
 
 struct coordinator;
 struct member;
+struct seat;
 struct run;
 
 /* Of one worker that is ready; good while a step of the coordinator lasts. */
 struct helper {
-  struct member *worker;
+  struct seat *seat;
   double weight; /* its speed, beside the others' */
   double load;   /* duties that it has, by its weight */
   int rank;      /* the lower, the rather it is asked */

@@ -77,7 +77,7 @@ static void set_for_move(struct run *run, bool is_for_move) {
    ahead of it. */
 static bool stands_still(const struct run *run, uint64_t newest) {
   return run->is_moving && newest > 0 && newest != run->checkpointing.passed &&
-         coordinator_count_workers(run, WORKER_READY) == 0;
+         coordinator_count_seats(run, SEAT_READY) == 0;
 }
 
 /* Of the version at which nothing more is computed: the last one, or the one at which the run is held. */

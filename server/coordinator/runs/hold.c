@@ -138,11 +138,8 @@ static void look_at_spilled(struct coordinator *coordinator, struct run *run) {
 
 /* They keep what they have loaded, as for a turn. */
 static void release_workers(struct coordinator *coordinator, const struct run *run) {
-  for (int i = 0; i < coordinator->n_members; i++) {
-    struct member *member = coordinator->members[i];
-    if (member->run == run)
-      coordinator_rest_worker(coordinator, member, "the run is held");
-  }
+  while (run->n_seats > 0)
+    coordinator_rest_seat(coordinator, run->seats[0], "the run is held");
 }
 
 /* Memory of GPUs is for the run that is computed. */
@@ -150,9 +147,9 @@ static bool keeps_runs(const struct member *worker) {
   return strncmp(worker->device, "cuda", 4) != 0;
 }
 
-void coordinator_rest_worker(struct coordinator *coordinator, struct member *worker, const char *reason) {
-  coordinator_order_rest(coordinator, worker->run->id, worker, reason);
-  if (keeps_runs(worker))
-    loaded_add(&worker->loaded, worker->run);
-  coordinator_worker_leave_run(worker, worker->state == WORKER_DRAINING ? WORKER_DRAINING : WORKER_IDLE);
+void coordinator_rest_seat(struct coordinator *coordinator, struct seat *seat, const char *reason) {
+  coordinator_order_rest(coordinator, seat->run->id, seat->worker, reason);
+  if (keeps_runs(seat->worker))
+    loaded_add(&seat->worker->loaded, seat->run);
+  coordinator_seat_end(seat);
 }

@@ -79,7 +79,7 @@ void coordinator_pause_when_idle(struct coordinator *coordinator, struct run *ru
   if (!run->is_pausing || run->is_stopping || run->state != WEIR__RUN_STATE__RUNNING ||
       run->checkpointing.is_committing)
     return;
-  if (coordinator_count_workers(run, WORKER_READY) > 0)
+  if (coordinator_count_seats(run, SEAT_READY) > 0)
     run->idle_ms = coordinator->now_ms;
   else if (coordinator->now_ms - run->idle_ms >= coordinator->options.server_grace_ms)
     coordinator_pause_now(coordinator, run);

@@ -48,7 +48,7 @@ void coordinator_step_report(struct coordinator *coordinator, struct member *mem
   event.step.loss = report->loss;
   event.step.lr = report->lr;
   event.step.samples = report->samples;
-  event.step.workers = (uint32_t)coordinator_count_workers(run, WORKER_READY);
+  event.step.workers = (uint32_t)coordinator_count_seats(run, SEAT_READY);
   event.step.seconds = report->seconds;
   event.step.incarnation = run->incarnation;
   event_log_add(&run->events, &event);

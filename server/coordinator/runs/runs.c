@@ -199,12 +199,9 @@ static void remove_run(struct coordinator *coordinator, int at) {
 /* All members of a run that holds none any more are told so and are free again. */
 static void run_release(struct coordinator *coordinator, struct run *run) {
   const char *reason = *run->message ? run->message : coordinator_state_name(run->state);
-  for (int i = 0; i < coordinator->n_members; i++) {
-    struct member *member = coordinator->members[i];
-    if (member->run != run)
-      continue;
-    coordinator_order_unload(coordinator, run->id, member, reason);
-    coordinator_worker_leave_run(member, member->state == WORKER_DRAINING ? WORKER_DRAINING : WORKER_IDLE);
+  while (run->n_seats > 0) {
+    coordinator_order_unload(coordinator, run->id, run->seats[0]->worker, reason);
+    coordinator_seat_end(run->seats[0]);
   }
   for (int i = 0; i < run->n_servers; i++)
     if (run->servers[i].member)
@@ -236,14 +233,11 @@ void coordinator_publish_done(struct coordinator *coordinator, struct run *run) 
 }
 
 /* Which servers its workers had not reached, and were cut off from, is over: it has others from now on. */
-static void reach_anew(struct coordinator *coordinator, struct run *run) {
-  for (int i = 0; i < coordinator->n_members; i++) {
-    struct member *member = coordinator->members[i];
-    if (member->run != run)
-      continue;
-    coordinator_reach_forget(member);
-    if (member->state == WORKER_CUT_OFF)
-      coordinator_worker_set_state(member, WORKER_READY);
+static void reach_anew(struct run *run) {
+  for (int i = 0; i < run->n_seats; i++) {
+    coordinator_reach_forget(run->seats[i]);
+    if (run->seats[i]->state == SEAT_CUT_OFF)
+      coordinator_seat_set_state(run->seats[i], SEAT_READY);
   }
 }
 
@@ -259,5 +253,5 @@ void coordinator_new_incarnation(struct coordinator *coordinator, struct run *ru
   run->awaited_ms = coordinator->now_ms;
   coordinator_checkpoint_abandon(run);
   coordinator_progress_reset(run, step);
-  reach_anew(coordinator, run);
+  reach_anew(run);
 }

@@ -69,7 +69,7 @@ void coordinator_raise_hold(struct coordinator *coordinator, struct run *run, ui
 void coordinator_hold_raised(struct coordinator *coordinator, const char *id, uint64_t step);
 
 /* The worker leaves its run, and keeps what it has loaded of it. */
-void coordinator_rest_worker(struct coordinator *coordinator, struct member *worker, const char *reason);
+void coordinator_rest_seat(struct coordinator *coordinator, struct seat *seat, const char *reason);
 
 /* progress.c */
 /* The run that a server reports on, if it may, in its present incarnation; else NULL. */

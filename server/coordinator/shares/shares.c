@@ -9,7 +9,7 @@
 #include "server/coordinator/messages/orders.h"
 #include "server/coordinator/shares/assign.h"
 #include "server/coordinator/state/assignment.h"
-#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/seat.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/speed.h"
 #include "server/coordinator/state/state.h"
@@ -29,35 +29,35 @@ struct threshold {
 static const struct threshold alone = {0.1, 3000}, in_groups = {0.3, 30000};
 
 /* Counters that cannot be change nothing. */
-static void take_teams(struct member *worker, const Weir__TeamCounters *counters) {
-  struct teams *teams = counters ? teams_of(counters, worker->executors) : NULL;
+static void take_teams(struct seat *seat, const Weir__TeamCounters *counters) {
+  struct teams *teams = counters ? teams_of(counters, seat->worker->executors) : NULL;
   if (!teams)
     return;
-  free(worker->teams);
-  worker->teams = teams;
+  free(seat->teams);
+  seat->teams = teams;
 }
 
-void coordinator_heartbeat(struct coordinator *coordinator, struct member *member,
+void coordinator_heartbeat(struct coordinator *coordinator, struct member *worker,
                            const Weir__Heartbeat *heartbeat) {
-  const struct run *run = member->run;
-  coordinator_order_beat(coordinator, member);
-  if (!run || strcmp(heartbeat->run, run->id) != 0 || heartbeat->incarnation != run->incarnation)
+  struct seat *seat = coordinator_seat(worker, heartbeat->run);
+  coordinator_order_beat(coordinator, worker);
+  if (!seat || heartbeat->incarnation != seat->run->incarnation)
     return;
-  speed_add(member->speed, member->executors, coordinator->now_ms, heartbeat->computed,
+  speed_add(seat->speed, worker->executors, coordinator->now_ms, heartbeat->computed,
             heartbeat->busy_seconds);
-  take_teams(member, heartbeat->teams);
-  if (heartbeat->received_bytes < member->following.bytes) /* it counts anew */
-    member->following.bytes = 0;
-  member->received_bytes = heartbeat->received_bytes;
+  take_teams(seat, heartbeat->teams);
+  if (heartbeat->received_bytes < seat->following.bytes) /* it counts anew */
+    seat->following.bytes = 0;
+  seat->received_bytes = heartbeat->received_bytes;
 }
 
-struct assign_worker *coordinator_speeds(struct arena *arena, struct member *const *workers, int n) {
+struct assign_worker *coordinator_speeds(struct arena *arena, struct seat *const *seats, int n) {
   struct assign_worker *list = arena_new(arena, (size_t)n * sizeof *list);
   double sum = 0;
   int known = 0;
   for (int i = 0; i < n; i++) {
-    uint32_t executors = workers[i]->executors;
-    list[i] = (struct assign_worker){executors, speed_of(workers[i]->speed, executors)};
+    uint32_t executors = seats[i]->executors;
+    list[i] = (struct assign_worker){executors, speed_of(seats[i]->speed, executors)};
     if (!(list[i].speed > 0))
       continue;
     sum += list[i].speed / executors;
@@ -69,77 +69,77 @@ struct assign_worker *coordinator_speeds(struct arena *arena, struct member *con
   return list;
 }
 
-static void give_share(const struct coordinator *coordinator, struct member *worker,
-                       struct range microbatches, struct range eval_chunks) {
+static void give_share(const struct coordinator *coordinator, struct seat *seat, struct range microbatches,
+                       struct range eval_chunks) {
   bool is_idle = microbatches.begin == microbatches.end;
-  bool has_speed = speed_of(worker->speed, worker->executors) > 0;
-  worker->microbatches = microbatches;
-  worker->eval_chunks = eval_chunks;
-  worker->is_spare = is_idle && !coordinator_is_staged(worker) && (worker->is_spare || has_speed);
+  bool has_speed = speed_of(seat->speed, seat->executors) > 0;
+  seat->microbatches = microbatches;
+  seat->eval_chunks = eval_chunks;
+  seat->is_spare = is_idle && !coordinator_is_staged(seat) && (seat->is_spare || has_speed);
   if (!is_idle)
-    worker->idle_ms = 0;
-  else if (!worker->idle_ms)
-    worker->idle_ms = coordinator->now_ms;
+    seat->idle_ms = 0;
+  else if (!seat->idle_ms)
+    seat->idle_ms = coordinator->now_ms;
 }
 
 /* Teams without microbatches evaluate nothing either: they are no teams then. */
-void coordinator_share_work(struct coordinator *coordinator, struct run *run, struct member *const *workers,
+void coordinator_share_work(struct coordinator *coordinator, struct run *run, struct seat *const *seats,
                             int n) {
   struct arena *arena = &coordinator->actions->arena;
   struct range *microbatches = arena_new(arena, (size_t)n * sizeof *microbatches);
   struct range *eval_chunks = arena_new(arena, (size_t)n * sizeof *eval_chunks);
-  int *ends = arena_new(arena, (size_t)n * sizeof *ends), count = coordinator_entities(workers, n, ends);
-  struct assign_worker *speeds = coordinator_entity_speeds(arena, workers, n, ends, count);
+  int *ends = arena_new(arena, (size_t)n * sizeof *ends), count = coordinator_entities(seats, n, ends);
+  struct assign_worker *speeds = coordinator_entity_speeds(arena, seats, n, ends, count);
   run->are_shares_due = false;
   run->gain_ms = 0;
   if (n == 0)
     return;
   assign_ranges(speeds, count, run->plan.microbatches, microbatches);
   for (int e = 0; e < count; e++)
-    if (coordinator_is_staged(workers[ends[e] - 1]) && microbatches[e].begin == microbatches[e].end)
+    if (coordinator_is_staged(seats[ends[e] - 1]) && microbatches[e].begin == microbatches[e].end)
       speeds[e].speed = 0;
   assign_ranges(speeds, count, run->plan.eval_chunks, eval_chunks);
   for (int e = 0, i = 0; e < count; e++)
     for (; i < ends[e]; i++)
-      give_share(coordinator, workers[i], microbatches[e], eval_chunks[e]);
+      give_share(coordinator, seats[i], microbatches[e], eval_chunks[e]);
 }
 
 /* Not all of them: then the machine stands still, or something that all wait for. */
-static void set_aside_stuck(struct coordinator *coordinator, struct member *const *workers, int n) {
+static void set_aside_stuck(struct coordinator *coordinator, struct seat *const *seats, int n) {
   int stuck = coordinator->options.follow_ms ? 0 : n;
   for (int i = 0; i < n; i++)
-    stuck += speed_is_stuck(workers[i]->speed);
+    stuck += speed_is_stuck(seats[i]->speed);
   for (int i = 0; i < n && stuck < n; i++)
-    if (speed_is_stuck(workers[i]->speed))
-      coordinator_set_aside(coordinator, workers[i]);
+    if (speed_is_stuck(seats[i]->speed))
+      coordinator_set_aside(coordinator, seats[i]);
 }
 
 /* Who is slow may not be so any more: its speed is forgotten, so that it is given work and measured. */
-static void try_idle_workers(const struct coordinator *coordinator, struct member *const *workers, int n) {
+static void try_idle_workers(const struct coordinator *coordinator, struct seat *const *seats, int n) {
   for (int i = 0; i < n; i++) {
-    struct member *worker = workers[i];
-    uint64_t pause_ms = worker->idle_pause_ms ? 2 * worker->idle_pause_ms : IDLE_MS;
+    struct seat *seat = seats[i];
+    uint64_t pause_ms = seat->idle_pause_ms ? 2 * seat->idle_pause_ms : IDLE_MS;
     if (pause_ms > IDLE_MS_MAX)
       pause_ms = IDLE_MS_MAX;
-    if (!worker->idle_ms || coordinator->now_ms - worker->idle_ms < pause_ms ||
-        !(speed_of(worker->speed, worker->executors) > 0))
+    if (!seat->idle_ms || coordinator->now_ms - seat->idle_ms < pause_ms ||
+        !(speed_of(seat->speed, seat->executors) > 0))
       continue;
-    *worker->speed = (struct speed){0};
-    worker->idle_ms = coordinator->now_ms;
-    worker->idle_pause_ms = pause_ms;
+    *seat->speed = (struct speed){0};
+    seat->idle_ms = coordinator->now_ms;
+    seat->idle_pause_ms = pause_ms;
   }
 }
 
 /* What part of a step's time the best shares would save. */
-static double gain_of(const struct coordinator *coordinator, const struct run *run,
-                      struct member *const *workers, int n) {
+static double gain_of(const struct coordinator *coordinator, const struct run *run, struct seat *const *seats,
+                      int n) {
   struct arena *arena = &coordinator->actions->arena;
   struct range *ranges = arena_new(arena, (size_t)n * sizeof *ranges);
-  int *ends = arena_new(arena, (size_t)n * sizeof *ends), count = coordinator_entities(workers, n, ends);
-  struct assign_worker *speeds = coordinator_entity_speeds(arena, workers, n, ends, count);
+  int *ends = arena_new(arena, (size_t)n * sizeof *ends), count = coordinator_entities(seats, n, ends);
+  struct assign_worker *speeds = coordinator_entity_speeds(arena, seats, n, ends, count);
   double present;
   for (int e = 0; e < count; e++)
-    ranges[e] = workers[ends[e] - 1]->microbatches;
+    ranges[e] = seats[ends[e] - 1]->microbatches;
   present = assign_seconds(speeds, count, ranges);
   assign_ranges(speeds, count, run->plan.microbatches, ranges);
   if (isinf(present))
@@ -149,24 +149,24 @@ static double gain_of(const struct coordinator *coordinator, const struct run *r
 
 void coordinator_reshare_when_due(struct coordinator *coordinator, struct run *run) {
   const struct threshold *threshold = &alone;
-  struct member **workers;
+  struct seat **seats;
   double gain;
   int n;
   if (run->state != WEIR__RUN_STATE__RUNNING || run->are_shares_due ||
       coordinator->now_ms - run->shares_ms < LOOK_MS)
     return;
   run->shares_ms = coordinator->now_ms;
-  workers = coordinator_ready_workers(coordinator, run, &n);
+  seats = coordinator_ready_seats(coordinator, run, &n);
   if (n < 2)
     return;
-  set_aside_stuck(coordinator, workers, n);
+  set_aside_stuck(coordinator, seats, n);
   if (run->are_shares_due)
     return;
-  try_idle_workers(coordinator, workers, n);
+  try_idle_workers(coordinator, seats, n);
   for (int i = 0; i < n; i++)
-    if (workers[i]->group.number)
+    if (seats[i]->group.number)
       threshold = &in_groups;
-  gain = gain_of(coordinator, run, workers, n);
+  gain = gain_of(coordinator, run, seats, n);
   if (gain <= threshold->gain)
     run->gain_ms = 0;
   else if (!run->gain_ms)

@@ -10,17 +10,16 @@
 #include "cluster.pb-c.h"
 #include "common/base/memory.h"
 #include "server/coordinator/shares/assign.h"
-#include "server/coordinator/state/member.h"
 #include "server/coordinator/state/run.h"
+#include "server/coordinator/state/seat.h"
 
 /* views.c */
 /* Who computes what, and with whom: one view for all that changed. */
 void coordinator_send_view(struct coordinator *coordinator, struct run *run);
-/* The workers that compute for the run, *n of them, in the order of their work; of the step's arena. Those
+/* The seats that compute for the run, *n of them, in the order of their work; of the step's arena. Those
    that have some of the stages only are in teams, and are left out where there is none for them. */
-struct member **coordinator_ready_workers(const struct coordinator *coordinator, const struct run *run,
-                                          int *n);
-void coordinator_group_failed(struct coordinator *coordinator, struct member *member,
+struct seat **coordinator_ready_seats(const struct coordinator *coordinator, const struct run *run, int *n);
+void coordinator_group_failed(struct coordinator *coordinator, struct member *worker,
                               const Weir__GroupFailed *failed);
 /* Groups that failed are tried again after a while, too: what kept them from meeting may have passed. */
 void coordinator_regroup_when_due(struct coordinator *coordinator, struct run *run);
@@ -28,50 +27,50 @@ void coordinator_regroup_when_due(struct coordinator *coordinator, struct run *r
 /* stages.c */
 /* Says which stages the worker is to load: all of them (an empty range), unless it has fewer executors.
    loaded: those that it has; empty: none. */
-void coordinator_give_stages(const struct coordinator *coordinator, const struct run *run,
-                             struct member *worker, struct range loaded);
+void coordinator_give_stages(struct seat *seat, struct range loaded);
 /* How many workers make a team of the run, at the fewest; 1: some worker has executors for all stages. */
 uint32_t coordinator_team_size(const struct coordinator *coordinator, const struct run *run);
-/* A worker that would make a team complete with other stages, and is not needed for its own; NULL: none. */
-struct member *coordinator_find_misplaced(const struct coordinator *coordinator, const struct run *run);
-/* Puts workers that are ready into an order in which those of a team follow each other by their stages. A
-   team that is whole stays. Returns how many they are; the others have no team. */
-int coordinator_line_up(struct arena *arena, const struct run *run, struct member **workers, int n);
-/* Of workers in that order: where each team, or worker that has all stages, ends. ends[n]; returns how many.
+/* Of a worker that would make a team complete with other stages, and is not needed for its own; NULL: none.
  */
-int coordinator_entities(struct member *const *workers, int n, int *ends);
+struct seat *coordinator_find_misplaced(const struct run *run);
+/* Puts seats that are ready into an order in which those of a team follow each other by their stages. A
+   team that is whole stays. Returns how many they are; the others have no team. */
+int coordinator_line_up(struct arena *arena, const struct run *run, struct seat **seats, int n);
+/* Of seats in that order: where each team, or one that has all stages, ends. ends[n]; returns how many.
+ */
+int coordinator_entities(struct seat *const *seats, int n, int *ends);
 /* [n_entities] in the arena. */
-struct assign_worker *coordinator_entity_speeds(struct arena *arena, struct member *const *workers, int n,
+struct assign_worker *coordinator_entity_speeds(struct arena *arena, struct seat *const *seats, int n,
                                                 const int *ends, int n_entities);
 /* What a team lacks that cannot be made, for people; freed by the caller. NULL: nothing. */
-char *coordinator_missing_stages(const struct coordinator *coordinator, const struct run *run);
+char *coordinator_missing_stages(const struct run *run);
 
 /* follow.c */
 /* The worker has loaded the run, or reaches its servers again. It follows while others compute; else it
    computes at once. */
-void coordinator_worker_follow(struct coordinator *coordinator, struct member *worker);
-void coordinator_ready(struct coordinator *coordinator, struct member *worker, const Weir__Ready *ready);
+void coordinator_seat_follow(struct coordinator *coordinator, struct seat *seat);
+void coordinator_ready(struct member *worker, const Weir__Ready *ready);
 /* Those that have caught up compute from the next view on; all of them where nobody else does. Says who is
    late. */
 void coordinator_admit_followers(struct coordinator *coordinator, struct run *run);
-void coordinator_admit_follower(struct member *worker);
+void coordinator_admit_follower(struct seat *seat);
 /* Of workers that are ready: those that have no microbatches because they are slow, and may not have received
    a version of this incarnation yet, follow: others could wait for them once they are given some. Whether
    there are any. */
-bool coordinator_spares_follow(struct coordinator *coordinator, struct member *const *workers, int n);
+bool coordinator_spares_follow(struct coordinator *coordinator, struct seat *const *seats, int n);
 /* The worker has no work, and no part in a group or team. */
-void coordinator_take_work(struct member *worker);
+void coordinator_take_work(struct seat *seat);
 /* The worker, which was ready, computes nothing: others compute for it until it comes back. */
-void coordinator_set_aside(struct coordinator *coordinator, struct member *worker);
+void coordinator_set_aside(struct coordinator *coordinator, struct seat *seat);
 
 /* shares.c */
-void coordinator_heartbeat(struct coordinator *coordinator, struct member *member,
+void coordinator_heartbeat(struct coordinator *coordinator, struct member *worker,
                            const Weir__Heartbeat *heartbeat);
 /* How fast the workers are, beside each other: those that were not measured, by the executor, as the others
    on average. [n] in the arena. */
-struct assign_worker *coordinator_speeds(struct arena *arena, struct member *const *workers, int n);
-/* Gives the n workers, in their order, ranges by their speeds. */
-void coordinator_share_work(struct coordinator *coordinator, struct run *run, struct member *const *workers,
+struct assign_worker *coordinator_speeds(struct arena *arena, struct seat *const *seats, int n);
+/* Gives the n seats, in their order, ranges by their speeds. */
+void coordinator_share_work(struct coordinator *coordinator, struct run *run, struct seat *const *seats,
                             int n);
 /* Other shares are due once they have promised much for some time. */
 void coordinator_reshare_when_due(struct coordinator *coordinator, struct run *run);

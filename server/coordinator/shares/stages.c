@@ -6,7 +6,7 @@
 #include "common/agree/spec.h"
 #include "server/coordinator/shares/shares.h"
 #include "server/coordinator/state/assignment.h"
-#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/seat.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 
@@ -25,8 +25,9 @@ static struct lineup lineup_of(const struct run *run, const struct member *worke
   return (struct lineup){worker->fingerprint, executors, (stages + executors - 1) / executors, stages};
 }
 
-static bool is_of_kind(const struct lineup *lineup, const struct member *worker) {
-  return worker->executors == lineup->executors && strcmp(worker->fingerprint, lineup->fingerprint) == 0;
+static bool is_of_kind(const struct lineup *lineup, const struct seat *seat) {
+  return seat->worker->executors == lineup->executors &&
+         strcmp(seat->worker->fingerprint, lineup->fingerprint) == 0;
 }
 
 static struct range stages_at(const struct lineup *lineup, uint32_t position) {
@@ -34,12 +35,12 @@ static struct range stages_at(const struct lineup *lineup, uint32_t position) {
   return (struct range){begin, end < lineup->stages ? end : lineup->stages};
 }
 
-static uint32_t position_of(const struct member *worker) {
-  return worker->stages.begin / worker->executors;
+static uint32_t position_of(const struct seat *seat) {
+  return seat->stages.begin / seat->worker->executors;
 }
 
-static bool is_of_lineup(const struct run *run, const struct lineup *lineup, const struct member *worker) {
-  return worker->run == run && coordinator_is_staged(worker) && is_of_kind(lineup, worker);
+static bool is_of_lineup(const struct lineup *lineup, const struct seat *seat) {
+  return coordinator_is_staged(seat) && is_of_kind(lineup, seat);
 }
 
 uint32_t coordinator_team_size(const struct coordinator *coordinator, const struct run *run) {
@@ -56,14 +57,13 @@ uint32_t coordinator_team_size(const struct coordinator *coordinator, const stru
 }
 
 /* How many there are at each position that compute, or are about to. */
-static void count_positions(const struct coordinator *coordinator, const struct run *run,
-                            const struct lineup *lineup, uint32_t counts[SPEC_STAGES_MAX]) {
+static void count_positions(const struct run *run, const struct lineup *lineup,
+                            uint32_t counts[SPEC_STAGES_MAX]) {
   memset(counts, 0, SPEC_STAGES_MAX * sizeof *counts);
-  for (int i = 0; i < coordinator->n_members; i++) {
-    const struct member *member = coordinator->members[i];
-    if (is_of_lineup(run, lineup, member) &&
-        (member->state == WORKER_READY || member->state == WORKER_LOADING))
-      counts[position_of(member)]++;
+  for (int i = 0; i < run->n_seats; i++) {
+    const struct seat *seat = run->seats[i];
+    if (is_of_lineup(lineup, seat) && (seat->state == SEAT_READY || seat->state == SEAT_LOADING))
+      counts[position_of(seat)]++;
   }
 }
 
@@ -77,50 +77,48 @@ static uint32_t find_position(const struct lineup *lineup, const uint32_t counts
 }
 
 /* What it has loaded already is kept, if it may have such stages. */
-void coordinator_give_stages(const struct coordinator *coordinator, const struct run *run,
-                             struct member *worker, struct range loaded) {
+void coordinator_give_stages(struct seat *seat, struct range loaded) {
   uint32_t counts[SPEC_STAGES_MAX];
-  struct lineup lineup = lineup_of(run, worker);
+  struct lineup lineup = lineup_of(seat->run, seat->worker);
   struct range kept;
-  worker->stages = (struct range){0, 0};
-  if (lineup.members < 2 || !*worker->address)
+  seat->stages = (struct range){0, 0};
+  if (lineup.members < 2 || !*seat->worker->address)
     return;
   kept = stages_at(&lineup, loaded.begin / lineup.executors);
-  count_positions(coordinator, run, &lineup, counts);
-  worker->stages = loaded.begin < loaded.end && kept.begin == loaded.begin && kept.end == loaded.end
-                       ? loaded
-                       : stages_at(&lineup, find_position(&lineup, counts, false));
+  count_positions(seat->run, &lineup, counts);
+  seat->stages = loaded.begin < loaded.end && kept.begin == loaded.begin && kept.end == loaded.end
+                     ? loaded
+                     : stages_at(&lineup, find_position(&lineup, counts, false));
 }
 
 /* The one that joined last, of those at the position; one without a team before others. */
-static struct member *find_surplus(const struct coordinator *coordinator, const struct run *run,
-                                   const struct lineup *lineup, uint32_t position) {
-  struct member *found = NULL;
-  for (int i = 0; i < coordinator->n_members; i++) {
-    struct member *member = coordinator->members[i];
-    if (is_of_lineup(run, lineup, member) && member->state == WORKER_READY &&
-        position_of(member) == position && (!found || !member->group.number || found->group.number))
-      found = member;
+static struct seat *find_surplus(const struct run *run, const struct lineup *lineup, uint32_t position) {
+  struct seat *found = NULL;
+  for (int i = 0; i < run->n_seats; i++) {
+    struct seat *seat = run->seats[i];
+    if (is_of_lineup(lineup, seat) && seat->state == SEAT_READY && position_of(seat) == position &&
+        (!found || !seat->group.number || found->group.number))
+      found = seat;
   }
   return found;
 }
 
-struct member *coordinator_find_misplaced(const struct coordinator *coordinator, const struct run *run) {
+struct seat *coordinator_find_misplaced(const struct run *run) {
   uint32_t counts[SPEC_STAGES_MAX], sum;
-  for (int i = 0; i < run->n_workers; i++) {
-    const struct member *member = run->workers[i];
-    struct member *surplus;
+  for (int i = 0; i < run->n_seats; i++) {
+    const struct seat *seat = run->seats[i];
+    struct seat *surplus;
     struct lineup lineup;
-    if (!coordinator_is_staged(member))
+    if (!coordinator_is_staged(seat))
       continue;
-    lineup = lineup_of(run, member);
-    count_positions(coordinator, run, &lineup, counts);
+    lineup = lineup_of(run, seat->worker);
+    count_positions(run, &lineup, counts);
     sum = 0;
     for (uint32_t p = 0; p < lineup.members; p++)
       sum += counts[p];
     if (sum < lineup.members || counts[find_position(&lineup, counts, false)] > 0)
       continue;
-    surplus = find_surplus(coordinator, run, &lineup, find_position(&lineup, counts, true));
+    surplus = find_surplus(run, &lineup, find_position(&lineup, counts, true));
     if (surplus)
       return surplus;
   }
@@ -128,16 +126,16 @@ struct member *coordinator_find_misplaced(const struct coordinator *coordinator,
 }
 
 /* The number of the team that the worker is in, if all of it is ready; others come later. */
-static uint32_t team_rank(struct member *const *workers, int n, const struct member *worker) {
+static uint32_t team_rank(struct seat *const *seats, int n, const struct seat *seat) {
   uint32_t size = 0;
   for (int i = 0; i < n; i++)
-    size += worker->group.number && workers[i]->group.number == worker->group.number;
-  return size > 0 && size == worker->group.size ? worker->group.number : UINT32_MAX;
+    size += seat->group.number && seats[i]->group.number == seat->group.number;
+  return size > 0 && size == seat->group.size ? seat->group.number : UINT32_MAX;
 }
 
 /* Workers on their way into teams. */
 struct muster {
-  struct member *const *workers;
+  struct seat *const *seats;
   bool *is_taken; /* [n] */
   int n;
 };
@@ -147,10 +145,10 @@ static int find_next(const struct muster *muster, const struct lineup *lineup, u
   uint32_t least = 0;
   int found = -1;
   for (int i = 0; i < muster->n; i++) {
-    const struct member *worker = muster->workers[i];
-    uint32_t rank = team_rank(muster->workers, muster->n, worker);
-    if (muster->is_taken[i] || !coordinator_is_staged(worker) || !is_of_kind(lineup, worker) ||
-        position_of(worker) != position || (found >= 0 && rank >= least))
+    const struct seat *seat = muster->seats[i];
+    uint32_t rank = team_rank(muster->seats, muster->n, seat);
+    if (muster->is_taken[i] || !coordinator_is_staged(seat) || !is_of_kind(lineup, seat) ||
+        position_of(seat) != position || (found >= 0 && rank >= least))
       continue;
     found = i;
     least = rank;
@@ -159,40 +157,40 @@ static int find_next(const struct muster *muster, const struct lineup *lineup, u
 }
 
 /* Appends the members of the next team. False: some position has nobody for it. */
-static bool take_team(struct muster *muster, const struct lineup *lineup, struct member **out) {
+static bool take_team(struct muster *muster, const struct lineup *lineup, struct seat **out) {
   int found[SPEC_STAGES_MAX];
   for (uint32_t p = 0; p < lineup->members; p++)
     if ((found[p] = find_next(muster, lineup, p)) < 0)
       return false;
   for (uint32_t p = 0; p < lineup->members; p++) {
     muster->is_taken[found[p]] = true;
-    out[p] = muster->workers[found[p]];
+    out[p] = muster->seats[found[p]];
   }
   return true;
 }
 
-int coordinator_line_up(struct arena *arena, const struct run *run, struct member **workers, int n) {
-  size_t bytes = (size_t)n * sizeof(struct member *);
-  struct member **ordered = arena_new(arena, bytes);
-  struct muster muster = {workers, arena_new(arena, (size_t)n), n};
+int coordinator_line_up(struct arena *arena, const struct run *run, struct seat **seats, int n) {
+  size_t bytes = (size_t)n * sizeof(struct seat *);
+  struct seat **ordered = arena_new(arena, bytes);
+  struct muster muster = {seats, arena_new(arena, (size_t)n), n};
   int placed = 0;
   for (int i = 0; i < n; i++)
-    if (!coordinator_is_staged(workers[i]))
-      ordered[placed++] = workers[i];
+    if (!coordinator_is_staged(seats[i]))
+      ordered[placed++] = seats[i];
   for (int i = 0; i < n; i++) {
-    struct lineup lineup = lineup_of(run, workers[i]);
-    while (coordinator_is_staged(workers[i]) && !muster.is_taken[i] &&
+    struct lineup lineup = lineup_of(run, seats[i]->worker);
+    while (coordinator_is_staged(seats[i]) && !muster.is_taken[i] &&
            take_team(&muster, &lineup, ordered + placed))
       placed += (int)lineup.members;
   }
-  memcpy(workers, ordered, (size_t)placed * sizeof(struct member *));
+  memcpy(seats, ordered, (size_t)placed * sizeof(struct seat *));
   return placed;
 }
 
-int coordinator_entities(struct member *const *workers, int n, int *ends) {
+int coordinator_entities(struct seat *const *seats, int n, int *ends) {
   int count = 0;
   for (int i = 0; i < n; i++) {
-    bool is_next = i == 0 || !coordinator_is_staged(workers[i]) || workers[i]->stages.begin == 0;
+    bool is_next = i == 0 || !coordinator_is_staged(seats[i]) || seats[i]->stages.begin == 0;
     count += is_next;
     ends[count - 1] = i + 1;
   }
@@ -200,12 +198,12 @@ int coordinator_entities(struct member *const *workers, int n, int *ends) {
 }
 
 /* A team is as fast as its slowest member, and computes a microbatch after the other. */
-struct assign_worker *coordinator_entity_speeds(struct arena *arena, struct member *const *workers, int n,
+struct assign_worker *coordinator_entity_speeds(struct arena *arena, struct seat *const *seats, int n,
                                                 const int *ends, int n_entities) {
-  struct assign_worker *speeds = coordinator_speeds(arena, workers, n);
+  struct assign_worker *speeds = coordinator_speeds(arena, seats, n);
   for (int e = 0, i = 0; e < n_entities; e++) {
     struct assign_worker of = speeds[i];
-    if (coordinator_is_staged(workers[i]))
+    if (coordinator_is_staged(seats[i]))
       of.executors = 1;
     for (; i < ends[e]; i++)
       of.speed = fmin(of.speed, speeds[i].speed);
@@ -214,16 +212,16 @@ struct assign_worker *coordinator_entity_speeds(struct arena *arena, struct memb
   return speeds;
 }
 
-char *coordinator_missing_stages(const struct coordinator *coordinator, const struct run *run) {
-  for (int i = 0; i < run->n_workers; i++) {
-    const struct member *member = run->workers[i];
+char *coordinator_missing_stages(const struct run *run) {
+  for (int i = 0; i < run->n_seats; i++) {
+    const struct seat *seat = run->seats[i];
     uint32_t counts[SPEC_STAGES_MAX], position;
     struct lineup lineup;
     struct range stages;
-    if (!coordinator_is_staged(member))
+    if (!coordinator_is_staged(seat))
       continue;
-    lineup = lineup_of(run, member);
-    count_positions(coordinator, run, &lineup, counts);
+    lineup = lineup_of(run, seat->worker);
+    count_positions(run, &lineup, counts);
     position = find_position(&lineup, counts, false);
     stages = stages_at(&lineup, position);
     if (counts[position] > 0)

@@ -9,7 +9,7 @@
 #include "server/coordinator/shares/shares.h"
 #include "server/coordinator/state/assignment.h"
 #include "server/coordinator/state/groups_past.h"
-#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/seat.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 
@@ -17,18 +17,18 @@
 enum { GROUP_FAILURES_MAX = 2, REGROUP_MS = 60000, REGROUP_MS_MAX = 16 * REGROUP_MS, MESSAGE_MAX = 200 };
 
 static void send_follower_views(struct coordinator *coordinator, struct run *run);
-static void send_idle_views(struct coordinator *coordinator, struct run *run, struct member *const *workers,
+static void send_idle_views(struct coordinator *coordinator, struct run *run, struct seat *const *seats,
                             int n);
-static void make_groups(const struct coordinator *coordinator, struct run *run, struct member *const *workers,
+static void make_groups(const struct coordinator *coordinator, struct run *run, struct seat *const *seats,
                         int n);
 
 void coordinator_regroup_when_due(struct coordinator *coordinator, struct run *run) {
   if (!run->regroup_ms || coordinator->now_ms < run->regroup_ms)
     return;
-  for (int i = 0; i < run->n_workers; i++) {
-    struct member *member = run->workers[i];
-    if (member->group_failures >= GROUP_FAILURES_MAX)
-      member->group_failures = GROUP_FAILURES_MAX - 1; /* one more try */
+  for (int i = 0; i < run->n_seats; i++) {
+    struct seat *seat = run->seats[i];
+    if (seat->group_failures >= GROUP_FAILURES_MAX)
+      seat->group_failures = GROUP_FAILURES_MAX - 1; /* one more try */
   }
   run->regroup_ms = 0;
   run->is_view_due = true;
@@ -44,7 +44,7 @@ static void regroup_later(const struct coordinator *coordinator, struct run *run
 }
 
 void coordinator_send_view(struct coordinator *coordinator, struct run *run) {
-  struct member **workers;
+  struct seat **seats;
   int n;
   if (run->state != WEIR__RUN_STATE__RUNNING || run->is_start_awaited)
     return;
@@ -52,136 +52,136 @@ void coordinator_send_view(struct coordinator *coordinator, struct run *run) {
     send_follower_views(coordinator, run);
     return;
   }
-  workers = coordinator_ready_workers(coordinator, run, &n);
+  seats = coordinator_ready_seats(coordinator, run, &n);
   for (int i = 0; i < n && run->are_workers_new; i++)
-    workers[i]->group_failures = 0;
+    seats[i]->group_failures = 0;
   if (run->are_workers_new)
     run->regroup_ms = run->regroup_pause_ms = 0;
   run->is_view_due = run->are_workers_new = false;
   run->is_info_due = true;
   run->view++;
   if (run->are_shares_due)
-    coordinator_share_work(coordinator, run, workers, n);
-  if (coordinator_spares_follow(coordinator, workers, n)) {
-    workers = coordinator_ready_workers(coordinator, run, &n);
-    coordinator_share_work(coordinator, run, workers, n);
+    coordinator_share_work(coordinator, run, seats, n);
+  if (coordinator_spares_follow(coordinator, seats, n)) {
+    seats = coordinator_ready_seats(coordinator, run, &n);
+    coordinator_share_work(coordinator, run, seats, n);
   }
-  make_groups(coordinator, run, workers, n);
-  coordinator_remember_groups(run, workers, n);
+  make_groups(coordinator, run, seats, n);
+  coordinator_remember_groups(run, seats, n);
   log_event(LOG_INFO, "coordinator", "view", "run=%s number=%llu workers=%d", run->id,
             (unsigned long long)run->view, n);
-  coordinator_order_views(coordinator, run, workers, n);
-  send_idle_views(coordinator, run, workers, n);
+  coordinator_order_views(coordinator, run, seats, n);
+  send_idle_views(coordinator, run, seats, n);
 }
 
-static bool is_among(struct member *const *workers, int n, const struct member *member) {
+static bool is_among(struct seat *const *seats, int n, const struct seat *seat) {
   for (int i = 0; i < n; i++)
-    if (workers[i] == member)
+    if (seats[i] == seat)
       return true;
   return false;
 }
 
 /* To those that compute nothing: some of them are ready, and have no team. */
-static void send_idle_views(struct coordinator *coordinator, struct run *run, struct member *const *workers,
+static void send_idle_views(struct coordinator *coordinator, struct run *run, struct seat *const *seats,
                             int n) {
-  for (int i = 0; i < run->n_workers; i++) {
-    struct member *member = run->workers[i];
-    bool has_no_team = member->state == WORKER_READY && !is_among(workers, n, member);
-    if ((member->state != WORKER_CUT_OFF && member->state != WORKER_FOLLOWING && !has_no_team))
+  for (int i = 0; i < run->n_seats; i++) {
+    struct seat *seat = run->seats[i];
+    bool has_no_team = seat->state == SEAT_READY && !is_among(seats, n, seat);
+    if ((seat->state != SEAT_CUT_OFF && seat->state != SEAT_FOLLOWING && !has_no_team))
       continue;
     if (has_no_team)
-      coordinator_take_work(member);
-    coordinator_order_idle_view(coordinator, run, member);
-    member->following.is_view_due = false;
+      coordinator_take_work(seat);
+    coordinator_order_idle_view(coordinator, seat);
+    seat->following.is_view_due = false;
   }
 }
 
 /* For the others nothing has changed when a worker begins to follow. */
 static void send_follower_views(struct coordinator *coordinator, struct run *run) {
   bool is_numbered = false;
-  for (int i = 0; i < run->n_workers; i++) {
-    struct member *member = run->workers[i];
-    if (member->state != WORKER_FOLLOWING || !member->following.is_view_due)
+  for (int i = 0; i < run->n_seats; i++) {
+    struct seat *seat = run->seats[i];
+    if (seat->state != SEAT_FOLLOWING || !seat->following.is_view_due)
       continue;
     run->view += !is_numbered;
     is_numbered = true;
-    coordinator_order_idle_view(coordinator, run, member);
-    member->following.is_view_due = false;
+    coordinator_order_idle_view(coordinator, seat);
+    seat->following.is_view_due = false;
   }
 }
 
 /* The host on which the worker may be in a group; NULL: it goes alone. GPUs reduce among themselves. */
-static const char *host_of(const struct run *run, const struct member *worker) {
+static const char *host_of(const struct run *run, const struct seat *seat) {
   const char *collective = run->spec->train->collective;
-  bool is_gpu = strncmp(worker->device, "cuda", 4) == 0;
-  if (strcmp(collective, "none") == 0 || (strcmp(collective, "nccl") == 0 && !is_gpu) || !*worker->shm_host)
+  bool is_gpu = strncmp(seat->worker->device, "cuda", 4) == 0;
+  if (strcmp(collective, "none") == 0 || (strcmp(collective, "nccl") == 0 && !is_gpu) ||
+      !*seat->worker->shm_host)
     return NULL;
-  return worker->shm_host;
+  return seat->worker->shm_host;
 }
 
-struct member **coordinator_ready_workers(const struct coordinator *coordinator, const struct run *run,
-                                          int *n) {
+struct seat **coordinator_ready_seats(const struct coordinator *coordinator, const struct run *run, int *n) {
   struct arena *arena = &coordinator->actions->arena;
-  size_t capacity = (size_t)run->n_workers;
-  struct member **joined = arena_new(arena, capacity * sizeof *joined);
-  struct member **workers = arena_new(arena, capacity * sizeof *workers);
+  size_t capacity = (size_t)run->n_seats;
+  struct seat **joined = arena_new(arena, capacity * sizeof *joined);
+  struct seat **seats = arena_new(arena, capacity * sizeof *seats);
   const char **hosts = arena_new(arena, capacity * sizeof *hosts);
   int *order = arena_new(arena, capacity * sizeof *order);
   *n = 0;
-  for (int i = 0; i < run->n_workers; i++) {
-    struct member *member = run->workers[i];
-    if (member->state != WORKER_READY)
+  for (int i = 0; i < run->n_seats; i++) {
+    struct seat *seat = run->seats[i];
+    if (seat->state != SEAT_READY)
       continue;
-    joined[*n] = member;
-    hosts[(*n)++] = host_of(run, member);
+    joined[*n] = seat;
+    hosts[(*n)++] = host_of(run, seat);
   }
   groups_order(hosts, *n, order);
   for (int i = 0; i < *n; i++)
-    workers[i] = joined[order[i]];
-  *n = coordinator_line_up(arena, run, workers, *n);
-  return workers;
+    seats[i] = joined[order[i]];
+  *n = coordinator_line_up(arena, run, seats, *n);
+  return seats;
 }
 
 /* With whom the worker makes a group: those with the same name. NULL: it goes alone. A team is a group whose
    members have the same microbatches; its name is that of its first member, which is in no other. */
-static const char *companions_of(const struct run *run, struct member *const *workers, int at) {
-  if (!coordinator_is_staged(workers[at]))
-    return workers[at]->group_failures < GROUP_FAILURES_MAX ? host_of(run, workers[at]) : NULL;
-  while (workers[at]->stages.begin > 0)
+static const char *companions_of(const struct run *run, struct seat *const *seats, int at) {
+  if (!coordinator_is_staged(seats[at]))
+    return seats[at]->group_failures < GROUP_FAILURES_MAX ? host_of(run, seats[at]) : NULL;
+  while (seats[at]->stages.begin > 0)
     at--;
-  return workers[at]->id;
+  return seats[at]->worker->id;
 }
 
-static void make_groups(const struct coordinator *coordinator, struct run *run, struct member *const *workers,
+static void make_groups(const struct coordinator *coordinator, struct run *run, struct seat *const *seats,
                         int n) {
   struct group_worker *list = arena_new(&coordinator->actions->arena, (size_t)n * sizeof *list);
   for (int i = 0; i < n; i++)
-    list[i] = (struct group_worker){.host = companions_of(run, workers, i),
-                                    .microbatches = workers[i]->microbatches,
-                                    .grouping = workers[i]->group};
+    list[i] = (struct group_worker){.host = companions_of(run, seats, i),
+                                    .microbatches = seats[i]->microbatches,
+                                    .grouping = seats[i]->group};
   groups_number(list, n, &run->groups_seen);
   for (int i = 0; i < n; i++)
-    workers[i]->group = list[i].grouping;
+    seats[i]->group = list[i].grouping;
 }
 
 /* Several members say so of one group, and some of one that a view has changed meanwhile: the first counts.
  */
-void coordinator_group_failed(struct coordinator *coordinator, struct member *member,
+void coordinator_group_failed(struct coordinator *coordinator, struct member *worker,
                               const Weir__GroupFailed *failed) {
-  struct run *run = member->run;
-  uint32_t number = member->group.number;
+  const struct seat *seat = coordinator_seat(worker, failed->run);
+  struct run *run = seat ? seat->run : NULL;
+  uint32_t number = seat ? seat->group.number : 0;
   char *message;
-  if (!run || member->state != WORKER_READY || strcmp(run->id, failed->run) != 0 || number == 0 ||
-      run->incarnation != failed->incarnation || failed->group != number ||
-      failed->view >> 32 != run->view >> 32)
+  if (number == 0 || seat->state != SEAT_READY || run->incarnation != failed->incarnation ||
+      failed->group != number || failed->view >> 32 != run->view >> 32)
     return;
   message = text_copy_clean(failed->message, MESSAGE_MAX);
   log_event(LOG_WARN, "coordinator", "group_failed", "run=%s group=%u id=%s message=\"%s\"", run->id, number,
-            member->id, message);
+            worker->id, message);
   free(message);
-  for (int i = 0; i < coordinator->n_members; i++) {
-    struct member *other = coordinator->members[i];
-    if (other->run != run || other->group.number != number)
+  for (int i = 0; i < run->n_seats; i++) {
+    struct seat *other = run->seats[i];
+    if (other->group.number != number)
       continue;
     other->group = (struct grouping){0};
     if (++other->group_failures >= GROUP_FAILURES_MAX && !coordinator_is_staged(other))

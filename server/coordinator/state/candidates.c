@@ -10,7 +10,7 @@ enum { LEFT_OUT_MS = 10000, CUT_OFF_MS = 60000 };
 bool coordinator_may_serve(const struct run *run, const struct member *member) {
   if (member->role != WEIR__ROLE__WORKER || member->reserved_for)
     return false;
-  if (member->state != WORKER_IDLE && member->state != WORKER_REFUSED)
+  if (!coordinator_is_usable(member) || member->n_seats > 0)
     return false;
   return coordinator_suits(run, member);
 }

@@ -4,23 +4,23 @@
 #include <stdlib.h>
 
 #include "common/base/memory.h"
-#include "server/coordinator/state/member.h"
+#include "server/coordinator/state/seat.h"
 #include "server/coordinator/state/run.h"
 
 static struct group_past *find_number(struct groups_past *past, uint32_t number);
-static void remember(struct groups_past *past, const struct run *run, struct member *const *workers, int n);
+static void remember(struct groups_past *past, const struct run *run, struct seat *const *seats, int n);
 
-void coordinator_remember_groups(struct run *run, struct member *const *workers, int n) {
+void coordinator_remember_groups(struct run *run, struct seat *const *seats, int n) {
   struct groups_past *past = &run->groups_past;
   if (!past->first_view)
     past->first_view = run->view;
   for (int i = 0; i < n; i++) {
-    uint32_t number = workers[i]->group.number;
+    uint32_t number = seats[i]->group.number;
     struct group_past *known = number ? find_number(past, number) : NULL;
     if (known)
       known->last_view = run->view;
     else if (number)
-      remember(past, run, workers + i, n - i);
+      remember(past, run, seats + i, n - i);
   }
 }
 
@@ -34,7 +34,7 @@ static struct group_past *find_number(struct groups_past *past, uint32_t number)
 
 /* The group of the first of these workers. Where it takes the place of another, what is known begins after
    that one. */
-static void remember(struct groups_past *past, const struct run *run, struct member *const *workers, int n) {
+static void remember(struct groups_past *past, const struct run *run, struct seat *const *seats, int n) {
   struct group_past *group;
   if (!past->items)
     past->items = mem_new(GROUPS_PAST_MAX * sizeof *past->items);
@@ -42,12 +42,12 @@ static void remember(struct groups_past *past, const struct run *run, struct mem
   if (group->number && group->last_view >= past->first_view)
     past->first_view = group->last_view + 1;
   free(group->workers);
-  *group = (struct group_past){
-      .number = workers[0]->group.number, .first_view = run->view, .last_view = run->view};
+  *group =
+      (struct group_past){.number = seats[0]->group.number, .first_view = run->view, .last_view = run->view};
   group->workers = mem_new((size_t)n * sizeof *group->workers);
   for (int i = 0; i < n; i++)
-    if (workers[i]->group.number == group->number)
-      group->workers[group->n_workers++] = workers[i]->number;
+    if (seats[i]->group.number == group->number)
+      group->workers[group->n_workers++] = seats[i]->worker->number;
 }
 
 const struct group_past *coordinator_group_in_view(const struct run *run, uint32_t worker, uint64_t view,

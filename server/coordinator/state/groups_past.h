@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct member;
+struct seat;
 struct run;
 
 enum { GROUPS_PAST_MAX = 256 }; /* older ones are forgotten */
@@ -26,7 +26,7 @@ struct groups_past {
 };
 
 /* Which workers make groups in the run's view, which is the newest. */
-void coordinator_remember_groups(struct run *run, struct member *const *workers, int n);
+void coordinator_remember_groups(struct run *run, struct seat *const *seats, int n);
 /* NULL: it was in none. *is_known: false if what is remembered does not go back to that view. */
 const struct group_past *coordinator_group_in_view(const struct run *run, uint32_t worker, uint64_t view,
                                                    bool *is_known);

@@ -5,9 +5,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "server/coordinator/state/assignment.h"
-#include "server/coordinator/state/run.h"
-#include "server/coordinator/state/speed.h"
+#include "server/coordinator/state/seat.h"
 #include "server/coordinator/state/state.h"
 
 enum { NUMBER_MAX = 1 << 30 };
@@ -15,73 +13,31 @@ enum { NUMBER_MAX = 1 << 30 };
 /* worker_moves[from] has bit `to`. */
 #define TO(state) (1u << WORKER_##state)
 static const unsigned worker_moves[] = {
-    [WORKER_IDLE] = TO(IDLE) | TO(LOADING) | TO(DRAINING) | TO(QUARANTINED),
-    [WORKER_LOADING] = TO(IDLE) | TO(FOLLOWING) | TO(READY) | TO(REFUSED) | TO(DRAINING) | TO(QUARANTINED),
-    [WORKER_FOLLOWING] = TO(IDLE) | TO(READY) | TO(CUT_OFF) | TO(REFUSED) | TO(DRAINING) | TO(QUARANTINED),
-    [WORKER_READY] = TO(IDLE) | TO(FOLLOWING) | TO(CUT_OFF) | TO(REFUSED) | TO(DRAINING) | TO(QUARANTINED),
-    [WORKER_CUT_OFF] = TO(IDLE) | TO(FOLLOWING) | TO(READY) | TO(REFUSED) | TO(DRAINING) | TO(QUARANTINED),
-    [WORKER_REFUSED] = TO(LOADING) | TO(DRAINING) | TO(QUARANTINED),
-    [WORKER_DRAINING] = TO(DRAINING) | TO(IDLE),
+    [WORKER_IDLE] = TO(IDLE) | TO(REFUSED) | TO(DRAINING) | TO(QUARANTINED),
+    [WORKER_REFUSED] = TO(IDLE) | TO(REFUSED) | TO(DRAINING) | TO(QUARANTINED),
+    [WORKER_DRAINING] = TO(DRAINING),
     [WORKER_QUARANTINED] = TO(IDLE) | TO(DRAINING),
 };
 #undef TO
 
-static const char *const worker_state_names[] = {"idle",    "loading", "following", "ready",
-                                                 "cut-off", "refused", "draining",  "quarantined"};
+static const char *const worker_state_names[] = {"idle", "refused", "draining", "quarantined"};
 
 void coordinator_worker_set_state(struct member *worker, enum worker_state state) {
   CHECK(worker_moves[worker->state] & (1u << state));
   if (worker->state == state)
     return;
-  log_event(LOG_INFO, "coordinator", "worker_state", "id=%s from=%s to=%s run=%s", worker->id,
-            worker_state_names[worker->state], worker_state_names[state],
-            worker->run ? worker->run->id : "-");
+  log_event(LOG_INFO, "coordinator", "worker_state", "id=%s from=%s to=%s", worker->id,
+            worker_state_names[worker->state], worker_state_names[state]);
   worker->state = state;
 }
 
-const char *coordinator_worker_state_name(enum worker_state state) {
-  return worker_state_names[state];
+const char *coordinator_worker_state_name(const struct member *worker) {
+  return worker->n_seats ? coordinator_seat_state_name(worker->seats[0]->state)
+                         : worker_state_names[worker->state];
 }
 
-bool coordinator_is_staged(const struct member *worker) {
-  return worker->stages.begin < worker->stages.end;
-}
-
-void coordinator_worker_leave_run(struct member *worker, enum worker_state state) {
-  if (worker->state == WORKER_READY)
-    coordinator_workers_changed(worker->run);
-  worker->run->is_info_due |= !coordinator_is_over(worker->run);
-  coordinator_worker_set_state(worker, state);
-  coordinator_run_remove_worker(worker);
-  worker->stages = worker->microbatches = worker->eval_chunks = (struct range){0, 0};
-  worker->group = (struct grouping){0};
-  *worker->speed = (struct speed){0};
-  free(worker->teams);
-  worker->teams = NULL;
-  worker->received_bytes = worker->idle_ms = worker->idle_pause_ms = 0;
-  worker->is_spare = false;
-  worker->ready_incarnation = UINT64_MAX;
-  coordinator_follow_forget(worker);
-  coordinator_reach_forget(worker);
-}
-
-void coordinator_follow_forget(struct member *worker) {
-  free(worker->following.text);
-  worker->following = (struct following){0};
-}
-
-void coordinator_reach_forget(struct member *worker) {
-  free(worker->unreached);
-  free(worker->unreached_text);
-  worker->unreached = NULL;
-  worker->unreached_text = NULL;
-  worker->n_unreached = 0;
-  free(worker->missed_mates.text);
-  worker->missed_mates = (struct missed_mates){0};
-}
-
-char *coordinator_missed_mates(const struct member *worker) {
-  return worker->missed_mates.team == worker->group.number ? worker->missed_mates.text : NULL;
+bool coordinator_is_usable(const struct member *worker) {
+  return worker->state == WORKER_IDLE || worker->state == WORKER_REFUSED;
 }
 
 void coordinator_member_free(struct member *member) {
@@ -93,12 +49,8 @@ void coordinator_member_free(struct member *member) {
   labels_free(&member->labels);
   free(member->fingerprint);
   free(member->message);
-  free(member->unreached);
-  free(member->unreached_text);
-  free(member->missed_mates.text);
-  free(member->speed);
-  free(member->teams);
-  free(member->following.text);
+  for (int i = 0; i < member->n_seats; i++)
+    coordinator_seat_free(member->seats[i]);
   free(member);
 }
 

@@ -88,7 +88,7 @@ void coordinator_run_free(struct run *run) {
   coordinator_reissue_free(run);
   groups_past_fini(&run->groups_past);
   free(run->suspicion);
-  free(run->workers);
+  free(run->seats);
   free(run->refused);
   free(run->refusal);
   free(run->checkpoints);
@@ -238,39 +238,36 @@ const struct run *coordinator_fork_source(const struct coordinator *coordinator,
   return parent;
 }
 
-void coordinator_run_add_worker(struct run *run, struct member *worker) {
-  int at = run->n_workers;
-  array_reserve((void **)&run->workers, &run->workers_capacity, run->n_workers, sizeof *run->workers);
-  for (; at > 0 && run->workers[at - 1]->joined > worker->joined; at--)
-    run->workers[at] = run->workers[at - 1];
-  run->workers[at] = worker;
-  run->n_workers++;
-  worker->run = run;
+void coordinator_run_add_seat(struct run *run, struct seat *seat) {
+  int at = run->n_seats;
+  array_reserve((void **)&run->seats, &run->seats_capacity, run->n_seats, sizeof *run->seats);
+  for (; at > 0 && run->seats[at - 1]->worker->joined > seat->worker->joined; at--)
+    run->seats[at] = run->seats[at - 1];
+  run->seats[at] = seat;
+  run->n_seats++;
+  seat->run = run;
 }
 
-void coordinator_run_remove_worker(struct member *worker) {
-  struct run *run = worker->run;
+void coordinator_run_remove_seat(struct seat *seat) {
+  struct run *run = seat->run;
   int at = 0;
-  while (run->workers[at] != worker)
+  while (run->seats[at] != seat)
     at++;
-  run->n_workers--;
-  memmove(run->workers + at, run->workers + at + 1, (size_t)(run->n_workers - at) * sizeof *run->workers);
-  worker->run = NULL;
+  run->n_seats--;
+  memmove(run->seats + at, run->seats + at + 1, (size_t)(run->n_seats - at) * sizeof *run->seats);
 }
 
-int coordinator_count_workers(const struct run *run, enum worker_state state) {
+int coordinator_count_seats(const struct run *run, enum seat_state state) {
   int count = 0;
-  for (int i = 0; i < run->n_workers; i++)
-    count += run->workers[i]->state == state;
+  for (int i = 0; i < run->n_seats; i++)
+    count += run->seats[i]->state == state;
   return count;
 }
 
 uint32_t coordinator_count_held(const struct run *run) {
   uint32_t count = 0;
-  for (int i = 0; i < run->n_workers; i++) {
-    enum worker_state state = run->workers[i]->state;
-    count += state == WORKER_LOADING || state == WORKER_FOLLOWING || state == WORKER_READY;
-  }
+  for (int i = 0; i < run->n_seats; i++)
+    count += coordinator_is_seated(run->seats[i]);
   return count;
 }
 

@@ -10,6 +10,7 @@
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/rate.h"
 #include "server/coordinator/state/reissuing.h"
+#include "server/coordinator/state/seat.h"
 #include "server/coordinator/state/turn.h"
 #include "training.pb-c.h"
 
@@ -115,8 +116,8 @@ struct run {
   int n_refused, refused_capacity;
   char *refusal; /* the newest one; NULL before */
 
-  struct member **workers; /* that have it: member.run, in joining order */
-  int n_workers, workers_capacity;
+  struct seat **seats; /* its workers' parts in it, in their joining order */
+  int n_seats, seats_capacity;
   struct claim claim;
   struct turn turn;
   uint64_t uncut_step; /* before it has completed this version no worker with work is taken from it again */
@@ -188,12 +189,11 @@ bool coordinator_has_lost_base(const struct run *run);
    here. The servers know. */
 const struct run *coordinator_fork_source(const struct coordinator *coordinator, const struct run *run);
 
-/* The worker, which has no run, has this one from now on. */
-void coordinator_run_add_worker(struct run *run, struct member *worker);
-/* It has none any more. */
-void coordinator_run_remove_worker(struct member *worker);
-int coordinator_count_workers(const struct run *run, enum worker_state state);
-/* The workers that compute for the run, or load or follow it to do so. */
+/* For seat.c. */
+void coordinator_run_add_seat(struct run *run, struct seat *seat);
+void coordinator_run_remove_seat(struct seat *seat);
+int coordinator_count_seats(const struct run *run, enum seat_state state);
+/* Those of workers that compute for the run, or load or follow it to do so. */
 uint32_t coordinator_count_held(const struct run *run);
 /* The run's workers have changed: a view with other shares is due, and groups that failed may be tried again.
  */

@@ -185,6 +185,7 @@ chaos: deps-check ## kill, freeze and break everything, power cuts too, and comp
 	@WEIR_BUILD_DIR=$(B) python3 tests/chaos/chaos.py $(SEEDS)
 	@WEIR_BUILD_DIR=$(B) python3 tests/chaos/store_crash.py
 	@WEIR_BUILD_DIR=$(B) python3 tests/chaos/crash_points.py
+	@WEIR_BUILD_DIR=$(B) python3 tests/chaos/sweep_deaths.py
 
 # Each tests/fuzz/NAME_fuzz.c, with what it needs of the library, under libFuzzer with both sanitizers.
 FUZZ_SECONDS ?= 60

@@ -384,8 +384,9 @@ EXPORT int syncfs(int fd) {
 EXPORT int rename(const char *from, const char *to) {
   char source[PATH_BYTES], target[PATH_BYTES];
   int rc;
-  if (!resolve(AT_FDCWD, from, source) || !resolve(AT_FDCWD, to, target))
+  if (!resolve(AT_FDCWD, to, target))
     return REAL(rename)(from, to);
+  resolve(AT_FDCWD, from, source); /* it may come from elsewhere */
   step_begin(RENAME);
   rc = REAL(rename)(from, to);
   if (!rc)

@@ -66,9 +66,10 @@ class Shim:
         os.makedirs(os.path.join(self.path, "inodes"))
         with open(os.path.join(self.path, "count"), "wb") as file:
             file.write(self.LAYOUT.pack(*[0] * len(CALLS), is_armed, 0, b""))
-        self.command = ["env", f"LD_PRELOAD={SHIM}", f"WEIR_CRASH_STATE={self.path}", f"WEIR_CRASH_AT={call} {at}",
-                        f"WEIR_CRASH_FOLDER={below}", f"WEIR_CRASH_PORT={port}",
-                        "ASAN_OPTIONS=verify_asan_link_order=0"] + ["WEIR_CRASH_POWER=1"] * has_power
+        self.variables = {"LD_PRELOAD": SHIM, "WEIR_CRASH_STATE": self.path, "WEIR_CRASH_AT": f"{call} {at}",
+                          "WEIR_CRASH_FOLDER": below, "WEIR_CRASH_PORT": str(port),
+                          "ASAN_OPTIONS": "verify_asan_link_order=0", **({"WEIR_CRASH_POWER": "1"} if has_power else {})}
+        self.command = ["env", *(f"{name}={value}" for name, value in self.variables.items())]
 
     def adopt(self):
         """Takes the files that are there for durable."""

@@ -139,6 +139,18 @@ def test_a_sweep_is_stopped():
         assert sweep.id in sweep.ask("status").stdout
 
 
+def test_a_stop_that_was_answered_outlives_the_coordinator():
+    with Folder() as folder, Cluster(folder) as cluster:
+        for _ in range(3):
+            sweep = Sweep(cluster, write_sweep(folder, schedule="{name: none}", trials=500))
+            wait_for(lambda: sweep.info()["trials"], "a trial")
+            sweep.ask("stop", sweep.id)
+            cluster.coordinator.send(signal.SIGKILL)
+            cluster.coordinator.wait()
+            cluster.start_coordinator()
+            assert sweep.info()["end"] == "it was stopped"
+
+
 def test_without_a_cluster_it_has_its_own():
     with Folder() as folder:
         path, out = write_sweep(folder), folder.file("out")

@@ -68,6 +68,11 @@ bool coordinator_run_has_told_end(const struct coordinator *coordinator, const c
   return !run || (coordinator_is_over(run) && !run->is_stop_awaited);
 }
 
+bool coordinator_run_is_evaluated(const struct coordinator *coordinator, const char *id) {
+  const struct run *run = coordinator_run(coordinator, id);
+  return run && run->evaluation && run->evaluation->step == run->step;
+}
+
 bool coordinator_run_awaits_store(const struct coordinator *coordinator, const char *id) {
   const struct run *run = coordinator_run(coordinator, id);
   return run && run->is_stop_awaited;

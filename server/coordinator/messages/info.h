@@ -30,6 +30,9 @@ void coordinator_list_staged(const struct coordinator *coordinator, uint64_t now
 /* Over, or forgotten; coordinator_run_has_told_end: and clients are told so. */
 bool coordinator_run_is_over(const struct coordinator *coordinator, const char *id);
 bool coordinator_run_has_told_end(const struct coordinator *coordinator, const char *id);
+/* At the version at which it stands: what is told of its evaluation is of that one. Servers that came back
+   may tell of the version first. */
+bool coordinator_run_is_evaluated(const struct coordinator *coordinator, const char *id);
 /* It is over or paused, and clients are not told so before the store has that. */
 bool coordinator_run_awaits_store(const struct coordinator *coordinator, const char *id);
 /* The key of the run's model in the store, and its spec; NULL if there is no such run. */

@@ -69,14 +69,14 @@ static void info_fill(const struct shell_sweep *of, Weir__SweepInfo *info) {
   weir__sweep_info__init(info);
   info->sweep = of->id;
   info->name = sweep->spec->name;
-  info->end = sweep->end ? sweep->end : (char *)"";
+  info->end = sweep_has_ended(of) ? sweep->end : (char *)"";
   if (of->n_written < of->n_log)
     info->message = (char *)"waits for the store";
   info->begun = (uint32_t)sweep->n_trials;
   info->running = (uint32_t)sweep->n_running;
   for (int i = 0; i < sweep->n_trials; i++)
     info->failed += sweep->trials[i].state == SWEEP_TRIAL_FAILED;
-  info->log_records = (uint64_t)of->n_log;
+  info->log_records = (uint64_t)of->n_written;
   info->submitted_unix_ms = of->head->submitted_unix_ms;
   info->has_best = best != NULL;
   info->best = best ? best->number : 0;
@@ -100,17 +100,17 @@ static void add_trials(const struct shell_sweep *sweep, uint32_t first, Weir__Sw
 
 static void add_records(const struct shell_sweep *sweep, uint64_t first, Weir__SweepInfo *info) {
   size_t bytes = 0;
-  if (first >= (uint64_t)sweep->n_log)
+  if (first >= (uint64_t)sweep->n_written)
     return;
   info->records = sweep->log + first;
-  for (uint64_t i = first; i < (uint64_t)sweep->n_log && bytes < REPLY_BYTES; i++) {
+  for (uint64_t i = first; i < (uint64_t)sweep->n_written && bytes < REPLY_BYTES; i++) {
     info->n_records++;
     bytes += weir__sweep_record__get_packed_size(sweep->log[i]);
   }
 }
 
-static void reply_sweep(struct rpc_call *call, const struct shell_sweep *sweep,
-                        const Weir__GetSweepRequest *request) {
+void shell_reply_sweep(struct rpc_call *call, const struct shell_sweep *sweep,
+                       const Weir__GetSweepRequest *request) {
   Weir__SweepInfo info;
   struct arena arena;
   arena_init(&arena);
@@ -148,17 +148,14 @@ static void get_sweep(struct coordinator_service *shell, struct rpc_call *call, 
   const Weir__GetSweepRequest *request = message;
   const struct shell_sweep *sweep = find_sweep(shell, call, request->sweep);
   if (sweep)
-    reply_sweep(call, sweep, request);
+    shell_reply_sweep(call, sweep, request);
 }
 
 static void stop_sweep(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
   const Weir__SweepRequest *request = message;
-  const Weir__GetSweepRequest all = WEIR__GET_SWEEP_REQUEST__INIT;
   struct shell_sweep *sweep = find_sweep(shell, call, request->sweep);
-  if (!sweep)
-    return;
-  shell_sweep_end(shell, sweep, "it was stopped");
-  reply_sweep(call, sweep, &all);
+  if (sweep)
+    shell_wish_end(shell, call, sweep, "it was stopped");
 }
 
 void shell_list_sweeps_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {

@@ -23,8 +23,8 @@ struct decision {
 
 static void sweep_turn(struct coordinator_service *shell, struct shell_sweep *sweep);
 static void observe(struct coordinator_service *shell, struct shell_sweep *sweep);
-static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *trial,
-                        const Weir__RunInfo *info);
+static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *trial, const Weir__RunInfo *info,
+                        bool is_evaluated);
 static void tell(struct shell_sweep *sweep, const struct sweep_trial *trial,
                  const struct sweep_outcome *outcome);
 static void decide(struct coordinator_service *shell, struct shell_sweep *sweep);
@@ -179,7 +179,7 @@ static void observe(struct coordinator_service *shell, struct shell_sweep *sweep
       continue;
     id = sweep_run_id(sweep, trial->number);
     if (coordinator_run_info(shell->core, id, shell_now_ms(), &info))
-      observe_run(sweep, trial, &info);
+      observe_run(sweep, trial, &info, coordinator_run_is_evaluated(shell->core, id));
     free(id);
   }
 }
@@ -209,15 +209,15 @@ static const char *failure_of(const Weir__RunInfo *info) {
   return info->bad_input ? "its values cannot be used" : "its training diverges";
 }
 
-static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *trial,
-                        const Weir__RunInfo *info) {
+static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *trial, const Weir__RunInfo *info,
+                        bool is_evaluated) {
   struct sweep_outcome outcome = {0};
   uint64_t rung = sweep->sweep->rungs[trial->n_results];
   bool is_last = trial->n_results == sweep->sweep->n_rungs - 1;
   switch (info->state) {
   case WEIR__RUN_STATE__DONE:
   case WEIR__RUN_STATE__HELD:
-    if (info->state == WEIR__RUN_STATE__HELD ? info->step != rung : !is_last)
+    if (!is_evaluated || (info->state == WEIR__RUN_STATE__HELD ? info->step != rung : !is_last))
       return;
     outcome.value = objective_value(sweep, info);
     break;
@@ -271,6 +271,10 @@ static void decision_take(struct task *task) {
   if (sweep->end_asked && !decision->shell->is_stopping)
     shell_sweep_end(decision->shell, sweep, sweep->end_asked);
   free(decision);
+}
+
+bool sweep_has_ended(const struct shell_sweep *sweep) {
+  return sweep->sweep->end && sweep->n_written == sweep->n_log;
 }
 
 void shell_sweep_end(struct coordinator_service *shell, struct shell_sweep *sweep, const char *reason) {

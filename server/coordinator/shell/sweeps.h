@@ -1,5 +1,5 @@
-/* Sweeps on the event loop, for sweeps.c, sweep_log.c, sweep_calls.c, submit.c and lead.c alone. What a sweep
-   decides, common/sweep/sweep.h says. */
+/* Sweeps on the event loop, for sweeps.c, sweep_log.c, sweep_calls.c, wishes.c, submit.c and lead.c alone.
+   What a sweep decides, common/sweep/sweep.h says. */
 #ifndef WEIR_SERVER_COORDINATOR_SHELL_SWEEPS_H
 #define WEIR_SERVER_COORDINATOR_SHELL_SWEEPS_H
 
@@ -36,10 +36,22 @@ char *sweep_run_id(const struct shell_sweep *sweep, uint32_t trial); /* freed by
 /* A new sweep, whose call is answered when the store has it. head is copied; its specs were checked. */
 void shell_sweep_begin(struct coordinator_service *shell, struct rpc_call *call, const Weir__SweepHead *head,
                        struct run_model *model);
+/* Whether the store has that it has ended. */
+bool sweep_has_ended(const struct shell_sweep *sweep);
 /* Ends it, if it has not ended: at once, or when what is being decided is. reason: a literal. */
 void shell_sweep_end(struct coordinator_service *shell, struct shell_sweep *sweep, const char *reason);
 /* The jobs have written what they were given, or could not. */
 void shell_sweep_saved(struct coordinator_service *shell, struct shell_sweep *sweep, const struct err *err);
+
+/* sweep_calls.c */
+/* Answers with what was asked for. Its log is told as far as the store has it. */
+void shell_reply_sweep(struct rpc_call *call, const struct shell_sweep *sweep,
+                       const Weir__GetSweepRequest *request);
+
+/* wishes.c */
+/* Ends it, and answers the call once the store has that. */
+void shell_wish_end(struct coordinator_service *shell, struct rpc_call *call, struct shell_sweep *sweep,
+                    const char *reason);
 
 /* sweep_log.c */
 /* Gives the jobs what the store does not have yet, unless they are at it. */

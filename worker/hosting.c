@@ -233,9 +233,13 @@ void hosting_hello(struct hosting *hosting, Weir__Hello *hello, struct arena *ar
 }
 
 void hosting_beat(struct hosting *hosting, Weir__Heartbeat *heartbeat, struct arena *arena) {
+  Weir__RunCounters *counters;
   pthread_mutex_lock(&hosting->lock);
-  if (hosting->run)
-    run_beat(hosting->run, heartbeat, arena);
+  counters = hosting->run ? run_beat(hosting->run, arena) : NULL;
+  if (counters) {
+    heartbeat->runs = arena_new(arena, sizeof *heartbeat->runs);
+    heartbeat->runs[heartbeat->n_runs++] = counters;
+  }
   pthread_mutex_unlock(&hosting->lock);
 }
 

@@ -38,7 +38,7 @@ static void add_stage_locked(struct executor *executor, Weir__StageCounters *cou
 }
 
 /* Executors that work alone are no teams. */
-static void fill_teams_locked(struct run *run, Weir__Heartbeat *heartbeat, struct arena *arena) {
+static void fill_teams_locked(struct run *run, Weir__RunCounters *of, struct arena *arena) {
   Weir__TeamCounters *counters = arena_new(arena, sizeof *counters);
   int n_stages = run->part.last - run->part.first + 1;
   if (run->part.n_stages == 1)
@@ -62,23 +62,27 @@ static void fill_teams_locked(struct run *run, Weir__Heartbeat *heartbeat, struc
   }
   for (int i = 0; i < run->n_executors; i++)
     add_stage_locked(&run->executors[i], counters->stages[run->executors[i].stage - run->part.first]);
-  heartbeat->teams = counters;
+  of->teams = counters;
 }
 
-void run_beat(struct run *run, Weir__Heartbeat *heartbeat, struct arena *arena) {
+Weir__RunCounters *run_beat(struct run *run, struct arena *arena) {
+  Weir__RunCounters *counters = NULL;
   pthread_mutex_lock(&run->lock);
   if (run->phase != RUN_FAILED) {
-    heartbeat->run = arena_strdup(arena, run->load->run);
-    heartbeat->incarnation = run->incarnation;
-    heartbeat->computed = run->totals.computed;
-    heartbeat->received_bytes = run->totals.received_bytes;
-    run_fill_reached_locked(run, heartbeat, arena);
-    edges_fill_unreached_locked(run, heartbeat, arena);
+    counters = arena_new(arena, sizeof *counters);
+    weir__run_counters__init(counters);
+    counters->run = arena_strdup(arena, run->load->run);
+    counters->incarnation = run->incarnation;
+    counters->computed = run->totals.computed;
+    counters->received_bytes = run->totals.received_bytes;
+    run_fill_reached_locked(run, counters, arena);
+    edges_fill_unreached_locked(run, counters, arena);
     if (run->is_loaded) {
-      heartbeat->busy_seconds = clock_seconds(executors_busy_ns_locked(run));
+      counters->busy_seconds = clock_seconds(executors_busy_ns_locked(run));
       say_what_hangs_locked(run);
-      fill_teams_locked(run, heartbeat, arena);
+      fill_teams_locked(run, counters, arena);
     }
   }
   pthread_mutex_unlock(&run->lock);
+  return counters;
 }

@@ -41,7 +41,7 @@ void run_tell_reached_locked(struct run *run) {
 }
 
 /* In other phases the transfers may be on their way out, without the lock. */
-void run_fill_reached_locked(struct run *run, Weir__Heartbeat *heartbeat, struct arena *arena) {
+void run_fill_reached_locked(struct run *run, Weir__RunCounters *counters, struct arena *arena) {
   const char **ids;
   size_t n;
   if (!run->transfers || (run->phase != RUN_JOINING && run->phase != RUN_WORKING))
@@ -50,6 +50,6 @@ void run_fill_reached_locked(struct run *run, Weir__Heartbeat *heartbeat, struct
   n = transfers_reached(run->transfers, ids);
   for (size_t i = 0; i < n; i++)
     ids[i] = arena_strdup(arena, ids[i]);
-  heartbeat->reached = (char **)ids;
-  heartbeat->n_reached = n;
+  counters->reached = (char **)ids;
+  counters->n_reached = n;
 }

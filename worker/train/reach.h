@@ -12,7 +12,7 @@ void run_on_unreached(void *user, const struct transfers_unreached *unreached);
 /* All servers have answered: tells the coordinator, if it was told otherwise before. */
 void run_tell_reached_locked(struct run *run);
 
-/* Fills heartbeat->reached; the list and its names are in the arena. */
-void run_fill_reached_locked(struct run *run, Weir__Heartbeat *heartbeat, struct arena *arena);
+/* Fills counters->reached; the list and its names are in the arena. */
+void run_fill_reached_locked(struct run *run, Weir__RunCounters *counters, struct arena *arena);
 
 #endif

@@ -30,6 +30,8 @@ static bool is_report(const struct coordinator_event *event);
 static void take_event(struct coordinator *coordinator, const struct coordinator_event *event);
 static void member_message(struct coordinator *coordinator, struct member *member,
                            const Weir__MemberMessage *message);
+static void member_beats(struct coordinator *coordinator, struct member *member,
+                         const Weir__Heartbeat *heartbeat);
 static void worker_leaving(struct member *worker);
 static void member_drain(struct coordinator *coordinator, const char *id);
 static void excuse_members(struct coordinator *coordinator);
@@ -219,13 +221,21 @@ static void member_message(struct coordinator *coordinator, struct member *membe
     coordinator_ready(member, message->ready);
     break;
   case WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT:
-    coordinator_confirm(coordinator, member, message->heartbeat);
-    coordinator_mates_told(member, message->heartbeat);
-    coordinator_heartbeat(coordinator, member, message->heartbeat);
+    member_beats(coordinator, member, message->heartbeat);
     break;
   default: /* a later version's message */
     break;
   }
+}
+
+static void member_beats(struct coordinator *coordinator, struct member *member,
+                         const Weir__Heartbeat *heartbeat) {
+  for (size_t i = 0; i < heartbeat->n_runs; i++) {
+    coordinator_confirm(coordinator, member, heartbeat->runs[i]);
+    coordinator_mates_told(member, heartbeat->runs[i]);
+    coordinator_count(coordinator, member, heartbeat->runs[i]);
+  }
+  coordinator_order_beat(coordinator, member);
 }
 
 /* The member remembers that for us, and for our successor. */

@@ -12,24 +12,24 @@
    meanwhile, and perhaps nobody is told of steps. */
 enum { AFTER_MS = 1000, KEPT_MS = 60000 };
 
-static bool heartbeat_names(const Weir__Heartbeat *heartbeat, const char *server) {
-  for (size_t i = 0; i < heartbeat->n_reached; i++)
-    if (strcmp(heartbeat->reached[i], server) == 0)
+static bool counters_name(const Weir__RunCounters *counters, const char *server) {
+  for (size_t i = 0; i < counters->n_reached; i++)
+    if (strcmp(counters->reached[i], server) == 0)
       return true;
   return false;
 }
 
 void coordinator_confirm(struct coordinator *coordinator, struct member *worker,
-                         const Weir__Heartbeat *heartbeat) {
-  const struct seat *seat = coordinator_seat(worker, heartbeat->run);
+                         const Weir__RunCounters *counters) {
+  const struct seat *seat = coordinator_seat(worker, counters->run);
   struct run *run = seat ? seat->run : NULL;
-  if (!seat || seat->state != SEAT_READY || run->is_load_due || run->incarnation != heartbeat->incarnation ||
-      heartbeat->n_reached > (size_t)run->n_servers)
+  if (!seat || seat->state != SEAT_READY || run->is_load_due || run->incarnation != counters->incarnation ||
+      counters->n_reached > (size_t)run->n_servers)
     return;
   for (int i = 0; i < run->n_servers; i++) {
     struct run_server *server = &run->servers[i];
     if (server->member || coordinator->now_ms - server->lost_ms < AFTER_MS ||
-        !heartbeat_names(heartbeat, server->id))
+        !counters_name(counters, server->id))
       continue;
     if (server->confirmed_ms == 0)
       log_event(LOG_WARN, "coordinator", "server_confirmed", "run=%s id=%s by=%s", run->id, server->id,

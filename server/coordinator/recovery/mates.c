@@ -25,10 +25,10 @@ static const struct seat *find_mate(const struct seat *seat, bool is_above) {
 }
 
 /* What the heartbeat says of the worker on that side; NULL: nothing, or of another team. */
-static const Weir__UnreachedMate *find_told(const struct seat *seat, const Weir__Heartbeat *heartbeat,
+static const Weir__UnreachedMate *find_told(const struct seat *seat, const Weir__RunCounters *counters,
                                             bool is_above) {
-  for (size_t i = 0; i < heartbeat->n_unreached_mates; i++) {
-    const Weir__UnreachedMate *told = heartbeat->unreached_mates[i];
+  for (size_t i = 0; i < counters->n_unreached_mates; i++) {
+    const Weir__UnreachedMate *told = counters->unreached_mates[i];
     if (told->team == seat->group.number && !told->is_above == !is_above)
       return told;
   }
@@ -50,16 +50,16 @@ static void say_mate(const struct seat *mate, const Weir__UnreachedMate *told, c
 }
 
 /* Errors may differ from call to call: the first is kept while the same workers are missed. */
-void coordinator_mates_told(struct member *worker, const Weir__Heartbeat *heartbeat) {
-  struct seat *seat = coordinator_seat(worker, heartbeat->run);
+void coordinator_mates_told(struct member *worker, const Weir__RunCounters *counters) {
+  struct seat *seat = coordinator_seat(worker, counters->run);
   struct missed_mates *missed, now;
   char text[TEXT_MAX] = "";
-  if (!seat || heartbeat->incarnation != seat->run->incarnation)
+  if (!seat || counters->incarnation != seat->run->incarnation)
     return;
   missed = &seat->missed_mates;
   now = (struct missed_mates){.team = seat->group.number};
   for (int is_above = 0; is_above < 2 && now.team && coordinator_is_staged(seat); is_above++) {
-    const Weir__UnreachedMate *told = find_told(seat, heartbeat, is_above);
+    const Weir__UnreachedMate *told = find_told(seat, counters, is_above);
     const struct seat *mate = told ? find_mate(seat, is_above) : NULL;
     if (!mate)
       continue;

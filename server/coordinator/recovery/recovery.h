@@ -33,9 +33,9 @@ void coordinator_server_refused(struct coordinator *coordinator, struct run *run
                                 const Weir__RunRefused *refused);
 
 /* confirm.c */
-/* A worker's heartbeat names the servers that it reaches. */
+/* A worker's heartbeat names the servers of the run that it reaches. */
 void coordinator_confirm(struct coordinator *coordinator, struct member *worker,
-                         const Weir__Heartbeat *heartbeat);
+                         const Weir__RunCounters *counters);
 /* Whether the server is lost and workers of the run reach it: it is kept, for a while. */
 bool coordinator_is_confirmed(const struct coordinator *coordinator, const struct run_server *server);
 
@@ -48,8 +48,8 @@ bool coordinator_is_out_of_reach(const struct coordinator *coordinator, const st
 void coordinator_weigh_reach(struct coordinator *coordinator, struct run *run);
 
 /* mates.c */
-/* A worker's heartbeat names the workers of its team that it does not reach. */
-void coordinator_mates_told(struct member *worker, const Weir__Heartbeat *heartbeat);
+/* A worker's heartbeat names the workers of its team in the run that it does not reach. */
+void coordinator_mates_told(struct member *worker, const Weir__RunCounters *counters);
 
 /* move.c */
 /* Whether there is a worker or a server of that id and, for the blocks of a server, another one. Errors:

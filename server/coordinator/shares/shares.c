@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "server/coordinator/messages/orders.h"
 #include "server/coordinator/shares/assign.h"
 #include "server/coordinator/state/assignment.h"
 #include "server/coordinator/state/seat.h"
@@ -37,18 +36,16 @@ static void take_teams(struct seat *seat, const Weir__TeamCounters *counters) {
   seat->teams = teams;
 }
 
-void coordinator_heartbeat(struct coordinator *coordinator, struct member *worker,
-                           const Weir__Heartbeat *heartbeat) {
-  struct seat *seat = coordinator_seat(worker, heartbeat->run);
-  coordinator_order_beat(coordinator, worker);
-  if (!seat || heartbeat->incarnation != seat->run->incarnation)
+void coordinator_count(const struct coordinator *coordinator, const struct member *worker,
+                       const Weir__RunCounters *counters) {
+  struct seat *seat = coordinator_seat(worker, counters->run);
+  if (!seat || counters->incarnation != seat->run->incarnation)
     return;
-  speed_add(seat->speed, worker->executors, coordinator->now_ms, heartbeat->computed,
-            heartbeat->busy_seconds);
-  take_teams(seat, heartbeat->teams);
-  if (heartbeat->received_bytes < seat->following.bytes) /* it counts anew */
+  speed_add(seat->speed, worker->executors, coordinator->now_ms, counters->computed, counters->busy_seconds);
+  take_teams(seat, counters->teams);
+  if (counters->received_bytes < seat->following.bytes) /* it counts anew */
     seat->following.bytes = 0;
-  seat->received_bytes = heartbeat->received_bytes;
+  seat->received_bytes = counters->received_bytes;
 }
 
 struct assign_worker *coordinator_speeds(struct arena *arena, struct seat *const *seats, int n) {

@@ -64,8 +64,9 @@ void coordinator_take_work(struct seat *seat);
 void coordinator_set_aside(struct coordinator *coordinator, struct seat *seat);
 
 /* shares.c */
-void coordinator_heartbeat(struct coordinator *coordinator, struct member *worker,
-                           const Weir__Heartbeat *heartbeat);
+/* What a worker's heartbeat says of a run. */
+void coordinator_count(const struct coordinator *coordinator, const struct member *worker,
+                       const Weir__RunCounters *counters);
 /* How fast the workers are, beside each other: those that were not measured, by the executor, as the others
    on average. [n] in the arena. */
 struct assign_worker *coordinator_speeds(struct arena *arena, struct seat *const *seats, int n);

@@ -40,10 +40,13 @@ void crowd_says(struct crowd *crowd, uint64_t key, Weir__MemberMessage__BodyCase
 }
 
 void crowd_beats(struct crowd *crowd, uint64_t key, uint64_t computed, double busy_seconds) {
+  Weir__RunCounters counters = WEIR__RUN_COUNTERS__INIT, *list = &counters;
   Weir__Heartbeat heartbeat = WEIR__HEARTBEAT__INIT;
-  heartbeat.run = CROWD_RUN;
-  heartbeat.computed = computed;
-  heartbeat.busy_seconds = busy_seconds;
+  counters.run = CROWD_RUN;
+  counters.computed = computed;
+  counters.busy_seconds = busy_seconds;
+  heartbeat.runs = &list;
+  heartbeat.n_runs = 1;
   crowd_says(crowd, key, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, &heartbeat);
 }
 

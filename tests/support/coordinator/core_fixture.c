@@ -291,19 +291,23 @@ void member_says(struct core_fixture *f, uint64_t key, Weir__MemberMessage__Body
 }
 
 void member_beats(struct core_fixture *f, uint64_t key) {
-  Weir__Heartbeat heartbeat = WEIR__HEARTBEAT__INIT;
-  member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, &heartbeat);
+  member_tells(f, key, NULL);
+}
+
+void member_tells(struct core_fixture *f, uint64_t key, Weir__RunCounters *counters) {
+  Weir__Heartbeat beat = {PROTOBUF_C_MESSAGE_INIT(&weir__heartbeat__descriptor), counters != NULL, &counters};
+  member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, &beat);
 }
 
 void member_counts(struct core_fixture *f, uint64_t key, const char *run, uint64_t computed,
                    double busy_seconds) {
-  Weir__Heartbeat heartbeat = WEIR__HEARTBEAT__INIT;
-  heartbeat.run = (char *)run;
-  heartbeat.incarnation = f->incarnation;
-  heartbeat.computed = computed;
-  heartbeat.busy_seconds = busy_seconds;
-  heartbeat.received_bytes = f->received_bytes;
-  member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, &heartbeat);
+  Weir__RunCounters counters = WEIR__RUN_COUNTERS__INIT;
+  counters.run = (char *)run;
+  counters.incarnation = f->incarnation;
+  counters.computed = computed;
+  counters.busy_seconds = busy_seconds;
+  counters.received_bytes = f->received_bytes;
+  member_tells(f, key, &counters);
 }
 
 void core_ticks(struct core_fixture *f) {

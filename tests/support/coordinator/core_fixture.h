@@ -125,7 +125,9 @@ void member_says(struct core_fixture *f, uint64_t key, Weir__MemberMessage__Body
 
 void member_beats(struct core_fixture *f, uint64_t key);
 
-/* A heartbeat with these counters of the run. */
+/* A heartbeat with these counters of a run; NULL: of none. */
+void member_tells(struct core_fixture *f, uint64_t key, Weir__RunCounters *counters);
+/* With these alone, in f->incarnation. */
 void member_counts(struct core_fixture *f, uint64_t key, const char *run, uint64_t computed,
                    double busy_seconds);
 

@@ -137,19 +137,23 @@ void process_beat(struct world *w, struct process *process) {
   struct coordinator_event event = {
       .kind = EVENT_MEMBER_MESSAGE, .member = process->key, .message = &message};
   bool is_odd = !w->is_calm && world_roll(w, 20) == 0;
-  char *servers[SERVERS];
+  Weir__RunCounters counters[RUNS], *list[RUNS];
+  char *servers[RUNS][SERVERS];
   if (!process->key || process->is_frozen || process->is_unheard)
     return;
-  heartbeat.reached = servers;
+  heartbeat.runs = list;
   for (int run = 0; run < RUNS && process->role == WEIR__ROLE__WORKER; run++) {
     if (!process->hosted[run].has_view)
       continue;
-    heartbeat.run = w->runs[run].id;
-    heartbeat.incarnation = process->hosted[run].incarnation;
-    heartbeat.computed = is_odd ? random_bits(process->computed, 0) : process->computed;
-    heartbeat.busy_seconds = is_odd && process->computed % 2 ? (double)NAN : (double)process->busy_ms / 1000;
-    heartbeat.received_bytes = process->computed * 100;
-    heartbeat.n_reached = name_reached(w, process, run, servers);
+    Weir__RunCounters *of = list[heartbeat.n_runs++] = &counters[run];
+    weir__run_counters__init(of);
+    of->run = w->runs[run].id;
+    of->incarnation = process->hosted[run].incarnation;
+    of->computed = is_odd ? random_bits(process->computed, 0) : process->computed;
+    of->busy_seconds = is_odd && process->computed % 2 ? (double)NAN : (double)process->busy_ms / 1000;
+    of->received_bytes = process->computed * 100;
+    of->reached = servers[run];
+    of->n_reached = name_reached(w, process, run, servers[run]);
   }
   message.body_case = WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT;
   message.heartbeat = &heartbeat;

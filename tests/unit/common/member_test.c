@@ -90,10 +90,12 @@ static void on_beat(void *user, Weir__Heartbeat *heartbeat, struct arena *arena)
   struct fixture *f = user;
   pthread_mutex_lock(&f->lock);
   if (f->beating) {
-    heartbeat->run = arena_strdup(arena, f->beating);
-    heartbeat->computed = 17;
-    heartbeat->reached = arena_new(arena, sizeof *heartbeat->reached);
-    heartbeat->reached[heartbeat->n_reached++] = arena_strdup(arena, "server-1");
+    Weir__RunCounters *counters = arena_new(arena, sizeof *counters);
+    weir__run_counters__init(counters);
+    counters->run = arena_strdup(arena, f->beating);
+    counters->computed = 17;
+    heartbeat->runs = arena_new(arena, sizeof *heartbeat->runs);
+    heartbeat->runs[heartbeat->n_runs++] = counters;
     assert_non_null(member_channel(f->member)); /* it holds no lock of its own, as owners have theirs */
   }
   pthread_mutex_unlock(&f->lock);
@@ -166,18 +168,16 @@ static void a_heartbeat_says_what_its_owner_fills_in(void **state) {
   wait_for(&f, &f.n_connected, 1);
   heartbeat =
       fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, n)->heartbeat;
-  assert_string_equal(heartbeat->run, "");
+  assert_int_equal(heartbeat->n_runs, 0);
   pthread_mutex_lock(&f.lock);
   f.beating = "t-1";
   pthread_mutex_unlock(&f.lock);
   do
     heartbeat =
         fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, ++n)->heartbeat;
-  while (!*heartbeat->run);
-  assert_string_equal(heartbeat->run, "t-1");
-  assert_int_equal(heartbeat->computed, 17);
-  assert_int_equal(heartbeat->n_reached, 1);
-  assert_string_equal(heartbeat->reached[0], "server-1");
+  while (heartbeat->n_runs == 0);
+  assert_string_equal(heartbeat->runs[0]->run, "t-1");
+  assert_int_equal(heartbeat->runs[0]->computed, 17);
   fixture_fini(&f);
 }
 

@@ -144,7 +144,7 @@ void edges_close_locked(struct run *run) {
   pthread_mutex_lock(&run->lock);
 }
 
-void edges_fill_unreached_locked(struct run *run, Weir__Heartbeat *heartbeat, struct arena *arena) {
+void edges_fill_unreached_locked(struct run *run, Weir__RunCounters *counters, struct arena *arena) {
   enum { SIDES = 2 };
   struct edge *edges[SIDES];
   struct err failure;
@@ -152,7 +152,7 @@ void edges_fill_unreached_locked(struct run *run, Weir__Heartbeat *heartbeat, st
     return;
   edges[0] = &run->edges->below;
   edges[1] = &run->edges->above;
-  heartbeat->unreached_mates = arena_new(arena, SIDES * sizeof *heartbeat->unreached_mates);
+  counters->unreached_mates = arena_new(arena, SIDES * sizeof *counters->unreached_mates);
   for (int side = 0; side < SIDES; side++) {
     Weir__UnreachedMate *mate;
     if (!edges[side]->sender || !sender_is_unreached(edges[side]->sender, &failure))
@@ -162,7 +162,7 @@ void edges_fill_unreached_locked(struct run *run, Weir__Heartbeat *heartbeat, st
     mate->team = run->mates.number;
     mate->is_above = side == 1;
     mate->message = arena_strdup(arena, failure.text);
-    heartbeat->unreached_mates[heartbeat->n_unreached_mates++] = mate;
+    counters->unreached_mates[counters->n_unreached_mates++] = mate;
   }
 }
 

@@ -25,9 +25,9 @@ void edges_open_locked(struct run *run);
 /* Nothing is under way; gives the lock up meanwhile. What has come is forgotten. */
 void edges_close_locked(struct run *run);
 
-/* Fills heartbeat->unreached_mates: the neighbours to which messages do not get; all of it is in the arena.
+/* Fills counters->unreached_mates: the neighbours to which messages do not get; all of it is in the arena.
    The run's lock. */
-void edges_fill_unreached_locked(struct run *run, Weir__Heartbeat *heartbeat, struct arena *arena);
+void edges_fill_unreached_locked(struct run *run, Weir__RunCounters *counters, struct arena *arena);
 
 /* Takes in a piece of a neighbour's message; bytes stay the caller's. Any thread; takes the run's lock.
    Errors: DROPPED for a step that is over here; BUSY when the piece is to be sent again; INVALID. */

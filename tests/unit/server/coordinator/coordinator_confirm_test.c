@@ -14,12 +14,12 @@
 enum { S3 = 5, W3, AGAIN = 20, AFTER_MS = 1000, KEPT_MS = 60000, WEIGH_MS = 3000 };
 
 static void beats_with(struct core_fixture *f, uint64_t key, const char *run, char **servers, size_t n) {
-  Weir__Heartbeat heartbeat = WEIR__HEARTBEAT__INIT;
-  heartbeat.run = (char *)run;
-  heartbeat.incarnation = f->incarnation;
-  heartbeat.reached = servers;
-  heartbeat.n_reached = n;
-  member_says(f, key, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, &heartbeat);
+  Weir__RunCounters counters = WEIR__RUN_COUNTERS__INIT;
+  counters.run = (char *)run;
+  counters.incarnation = f->incarnation;
+  counters.reached = servers;
+  counters.n_reached = n;
+  member_tells(f, key, &counters);
 }
 
 /* The worker reaches server-2, or no server. */

@@ -263,12 +263,12 @@ static void a_worker_that_joins_again_keeps_the_stages_that_it_has(void **state)
 
 /* By the worker with stage 1 of three. */
 static void says_of_mates(struct core_fixture *f, Weir__UnreachedMate **mates, size_t n) {
-  Weir__Heartbeat heartbeat = WEIR__HEARTBEAT__INIT;
-  heartbeat.run = (char *)RUN;
-  heartbeat.incarnation = f->incarnation;
-  heartbeat.unreached_mates = mates;
-  heartbeat.n_unreached_mates = n;
-  member_says(f, W2, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, &heartbeat);
+  Weir__RunCounters counters = WEIR__RUN_COUNTERS__INIT;
+  counters.run = (char *)RUN;
+  counters.incarnation = f->incarnation;
+  counters.unreached_mates = mates;
+  counters.n_unreached_mates = n;
+  member_tells(f, W2, &counters);
   core_ticks(f);
 }
 

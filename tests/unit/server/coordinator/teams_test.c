@@ -140,10 +140,10 @@ static void counters_that_cannot_be_are_refused(void **state) {
 }
 
 static void member_says_teams(struct core_fixture *f, const char *run, const Weir__TeamCounters *counters) {
-  Weir__Heartbeat heartbeat = WEIR__HEARTBEAT__INIT;
-  heartbeat.run = (char *)run;
-  heartbeat.teams = (Weir__TeamCounters *)counters;
-  member_says(f, W1, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, &heartbeat);
+  Weir__RunCounters of = WEIR__RUN_COUNTERS__INIT;
+  of.run = (char *)run;
+  of.teams = (Weir__TeamCounters *)counters;
+  member_tells(f, W1, &of);
 }
 
 /* Of the worker's second stage, as `weir workers` and `weir status` have it; -1: it has no stages. */

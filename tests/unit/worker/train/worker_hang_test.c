@@ -82,15 +82,15 @@ static void show(struct worker_fixture *f, uint64_t number, uint32_t microbatche
                fixture_give_view);
 }
 
-static Weir__Heartbeat beat(struct worker_fixture *f) {
-  Weir__Heartbeat heartbeat = WEIR__HEARTBEAT__INIT;
+static Weir__RunCounters beat(struct worker_fixture *f) {
+  Weir__RunCounters counters;
   struct arena arena;
   arena_init(&arena);
-  run_beat(f->run, &heartbeat, &arena);
-  assert_string_equal(heartbeat.run, fixture_run_id());
-  heartbeat.run = NULL;
+  counters = *run_beat(f->run, &arena);
+  assert_string_equal(counters.run, fixture_run_id());
+  counters.run = NULL;
   arena_fini(&arena);
-  return heartbeat;
+  return counters;
 }
 
 /* Looks until busy time grows, or stays, so often in a row: nobody tells. Executions that do not hang are

@@ -1,6 +1,6 @@
 /* The filter of events that a watcher has seen. After a coordinator's restart events may come again under
    other numbers. A step or an evaluation is recognised by its incarnation and its step; within an incarnation
-   both grow. */
+   both grow. An event of several steps is that of the last of them. */
 #ifndef WEIR_CLIENT_FILES_EVENT_FILTER_H
 #define WEIR_CLIENT_FILES_EVENT_FILTER_H
 

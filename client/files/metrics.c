@@ -57,15 +57,25 @@ static const char *incarnation_text(uint64_t incarnation, char text[48]) {
   return text;
 }
 
+/* Only of older steps that have one line together. */
+static const char *several_text(const Weir__StepEvent *step, char text[128]) {
+  char least[32], most[32];
+  text[0] = '\0';
+  if (step->steps > 1)
+    snprintf(text, 128, ",\"steps\":%" PRIu64 ",\"loss_min\":%s,\"loss_max\":%s", step->steps,
+             metrics_number(step->loss_min, least), metrics_number(step->loss_max, most));
+  return text;
+}
+
 static size_t step_line(const Weir__StepEvent *step, char *line) {
-  char loss[32], lr[32], seconds[32], incarnation[48];
-  return (size_t)snprintf(line, METRICS_LINE_MAX,
-                          "{\"event\":\"step\",\"step\":%" PRIu64 ",\"epoch\":%" PRIu64
-                          ",\"loss\":%s,\"lr\":%s,\"samples\":%" PRIu64 ",\"workers\":%u,\"seconds\":%s%s}\n",
-                          step->step, step->epoch, metrics_number(step->loss, loss),
-                          metrics_number(step->lr, lr), step->samples, step->workers,
-                          metrics_number(round(step->seconds * 1e6) / 1e6, seconds),
-                          incarnation_text(step->incarnation, incarnation));
+  char loss[32], lr[32], seconds[32], incarnation[48], several[128];
+  return (size_t)snprintf(
+      line, METRICS_LINE_MAX,
+      "{\"event\":\"step\",\"step\":%" PRIu64 ",\"epoch\":%" PRIu64
+      ",\"loss\":%s,\"lr\":%s,\"samples\":%" PRIu64 ",\"workers\":%u,\"seconds\":%s%s%s}\n",
+      step->step, step->epoch, metrics_number(step->loss, loss), metrics_number(step->lr, lr), step->samples,
+      step->workers, metrics_number(round(step->seconds * 1e6) / 1e6, seconds), several_text(step, several),
+      incarnation_text(step->incarnation, incarnation));
 }
 
 /* A key each, of those that this build knows too: what comes from elsewhere cannot break the line. */

@@ -53,7 +53,7 @@ static void view_step(struct progress_view *view, const Weir__StepEvent *step) {
   view->loss = step->loss;
   view->workers = step->workers;
   view->trained_seconds += fmax(step->seconds, 0);
-  view->recent_steps = view->recent_steps * keep + 1;
+  view->recent_steps = view->recent_steps * keep + fmax((double)step->steps, 1);
   view->recent_samples = view->recent_samples * keep + (double)step->samples;
   view->recent_seconds = view->recent_seconds * keep + fmax(step->seconds, 0);
 }

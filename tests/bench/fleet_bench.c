@@ -7,7 +7,9 @@
 #include "common/base/log.h"
 #include "tests/support/coordinator/core_fleet.h"
 
-enum { SERVERS = 10, WORKERS = 100, QUEUED = 500, ROUNDS = 25, EVENTS = 20, HISTORY_STEPS = 1000000 };
+enum { SERVERS = 10, WORKERS = 100, QUEUED = 500, ROUNDS = 25, EVENTS = 20 };
+
+static const uint64_t histories[] = {1000000, 10000000}; /* steps */
 
 enum {
   KIND_HEARTBEAT,
@@ -106,15 +108,21 @@ static double heap_mb(void) {
 
 static void measure_history(void) {
   struct fleet fleet;
-  double begin_mb;
+  double begin_mb, us = 0;
+  uint64_t step = 0;
   fleet_init(&fleet);
   fleet_server_joins(&fleet);
   fleet_worker_joins(&fleet, NULL);
   fleet_submits(&fleet, "");
   begin_mb = heap_mb();
-  for (uint64_t step = 0; step < HISTORY_STEPS; step++)
-    fleet_reports_step(&fleet, 0);
-  printf("history of a run: %d steps take %.0f MB\n", HISTORY_STEPS, heap_mb() - begin_mb);
+  for (size_t i = 0; i < sizeof histories / sizeof *histories; i++) {
+    for (; step < histories[i]; step++) {
+      fleet_reports_step(&fleet, 0);
+      us += fleet.us;
+    }
+    printf("history of a run: %llu steps take %.1f MB; a report took %.1f us\n", (unsigned long long)step,
+           heap_mb() - begin_mb, us / (double)step);
+  }
   fleet_fini(&fleet);
 }
 

@@ -120,7 +120,8 @@ static void restore_data(struct run *run, const Weir__RunRecord *record) {
 static void restore_evaluation(struct run *run, const Weir__EvalEvent *evaluation, uint64_t step) {
   struct logged_event event = {.kind = WEIR__RUN_EVENT__EVENT_EVAL};
   const struct logged_event *newest = event_log_newest(&run->events, WEIR__RUN_EVENT__EVENT_EVAL, UINT64_MAX);
-  if (run->events.count && run->events.items[run->events.count - 1].kind == WEIR__RUN_EVENT__EVENT_DONE)
+  const struct logged_event *last = event_log_last(&run->events);
+  if (last && last->kind == WEIR__RUN_EVENT__EVENT_DONE)
     return;
   if (!evaluation || evaluation->incarnation != run->incarnation || evaluation->step > step ||
       (newest && newest->eval->incarnation == run->incarnation && newest->eval->step >= evaluation->step))
@@ -224,7 +225,7 @@ static void go_on(struct coordinator *coordinator, struct run *run) {
 }
 
 static bool has_told_its_end(const struct run *run) {
-  const struct logged_event *last = run->events.count ? &run->events.items[run->events.count - 1] : NULL;
+  const struct logged_event *last = event_log_last(&run->events);
   if (!last || coordinator_has_result(run))
     return last && last->kind == WEIR__RUN_EVENT__EVENT_DONE;
   return last->kind == WEIR__RUN_EVENT__EVENT_INFO && last->info->state == run->state;

@@ -4,7 +4,8 @@
 
 #include "server/coordinator/shell/shell.h"
 
-/* Events go to the store in chunks. The newest chunk is open: it is written again as it grows. */
+/* Events go to the store in chunks. The newest chunk is open: it is written again as it grows. Where there
+   are many, those of older events are replaced by as few as the core has made of these events. */
 struct saved_events {
   bool are_new;    /* since they were last given to the jobs */
   uint64_t open;   /* number of the first event of the open chunk; of the next event at least */
@@ -13,6 +14,8 @@ struct saved_events {
   int jobs;        /* under way */
   uint64_t *chunks;
   int n_chunks, chunks_capacity; /* that are there, ascending */
+  int unread;                    /* of these, the oldest, whose events the core does not have */
+  int thinned;                   /* how many the others were replaced by the last time */
 };
 
 struct saved_run {

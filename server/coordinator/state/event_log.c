@@ -1,11 +1,18 @@
 /* The numbered events of one run. */
 #include "server/coordinator/state/event_log.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/memory.h"
 #include "common/base/message.h"
+
+static void event_append(struct event_log *log, const struct logged_event *event);
+static void steps_thin(struct event_log *log);
+static void infos_drop(struct event_log *log);
+static void others_halve(struct event_log *log);
+static void forget_covered(struct event_log *log, const Weir__StepEvent *by);
 
 static void event_fini(struct logged_event *event) {
   if (event->kind == WEIR__RUN_EVENT__EVENT_EVAL)
@@ -17,22 +24,11 @@ static void event_fini(struct logged_event *event) {
 }
 
 void event_log_fini(struct event_log *log) {
-  for (int i = 0; i < log->count; i++)
-    event_fini(&log->items[i]);
-  free(log->items);
+  for (int i = 0; i < log->others.count; i++)
+    event_fini(&log->others.items[i]);
+  free(log->others.items);
+  free(log->steps.items);
   *log = (struct event_log){0};
-}
-
-static void event_append(struct event_log *log, const struct logged_event *event) {
-  if (log->count == EVENT_LOG_MAX) {
-    int dropped = EVENT_LOG_MAX / 2;
-    for (int i = 0; i < dropped; i++)
-      event_fini(&log->items[i]);
-    log->count -= dropped;
-    memmove(log->items, log->items + dropped, (size_t)log->count * sizeof *log->items);
-  }
-  array_reserve((void **)&log->items, &log->capacity, log->count, sizeof *log->items);
-  log->items[log->count++] = *event;
 }
 
 void event_log_add(struct event_log *log, const struct logged_event *event) {
@@ -43,12 +39,18 @@ void event_log_add(struct event_log *log, const struct logged_event *event) {
 
 void event_log_restore(struct event_log *log, const Weir__RunEvent *event) {
   struct logged_event item = {.number = event->number, .kind = event->event_case};
-  if (event->number >= log->next || (log->count && event->number <= log->items[log->count - 1].number))
+  const struct logged_event *last;
+  if (event->event_case == WEIR__RUN_EVENT__EVENT_STEP && event->step->steps > 1)
+    forget_covered(log, event->step);
+  last = event_log_last(log);
+  if (event->number >= log->next || (last && event->number <= last->number))
     return;
   if (event->event_case == WEIR__RUN_EVENT__EVENT_STEP) {
     item.step = *event->step;
     item.step.base.n_unknown_fields = 0; /* those of a later version belong to the message */
     item.step.base.unknown_fields = NULL;
+    if (item.step.steps > item.step.step) /* from step 0 on, at most */
+      item.step.steps = item.step.step + 1;
   } else if (event->event_case == WEIR__RUN_EVENT__EVENT_EVAL)
     item.eval = message_copy(event->eval);
   else if (event->event_case == WEIR__RUN_EVENT__EVENT_DONE)
@@ -60,19 +62,141 @@ void event_log_restore(struct event_log *log, const Weir__RunEvent *event) {
   event_append(log, &item);
 }
 
-bool event_log_view(const struct event_log *log, uint64_t number, struct run_event_view *view) {
-  const struct logged_event *item;
-  int low = 0, high = log->count;
+static void event_append(struct event_log *log, const struct logged_event *event) {
+  bool is_step = event->kind == WEIR__RUN_EVENT__EVENT_STEP;
+  struct event_list *list = is_step ? &log->steps : &log->others;
+  array_reserve((void **)&list->items, &list->capacity, list->count, sizeof *list->items);
+  list->items[list->count++] = *event;
+  log->infos += event->kind == WEIR__RUN_EVENT__EVENT_INFO;
+  if (is_step && log->steps.count - log->thinned >= EVENT_LOG_EXACT + EVENT_LOG_SLACK)
+    steps_thin(log);
+  if (log->infos >= 2 * EVENT_LOG_INFOS)
+    infos_drop(log);
+  if (log->others.count >= EVENT_LOG_EVALS)
+    others_halve(log);
+}
+
+static uint64_t steps_of(const Weir__StepEvent *step) {
+  return step->steps > 1 ? step->steps : 1;
+}
+
+static double mean_loss(const Weir__StepEvent *a, const Weir__StepEvent *b) {
+  double of_a = (double)steps_of(a), of_b = (double)steps_of(b);
+  if (isnan(a->loss) || isnan(b->loss))
+    return isnan(a->loss) ? b->loss : a->loss;
+  return (a->loss * of_a + b->loss * of_b) / (of_a + of_b);
+}
+
+/* They are of one incarnation, follow each other, and lie between the same multiples of the stride: whenever
+   it is done, the same steps come together. */
+static bool step_join(struct logged_event *older, const struct logged_event *newer, uint64_t stride) {
+  Weir__StepEvent *a = &older->step, joined = newer->step;
+  const Weir__StepEvent *b = &newer->step;
+  uint64_t first = a->step - (steps_of(a) - 1);
+  if (a->incarnation != b->incarnation || a->step + 1 != b->step - (steps_of(b) - 1) ||
+      first / stride != b->step / stride)
+    return false;
+  joined.steps = steps_of(a) + steps_of(b);
+  joined.loss = mean_loss(a, b);
+  joined.loss_min = fmin(a->steps > 1 ? a->loss_min : a->loss, b->steps > 1 ? b->loss_min : b->loss);
+  joined.loss_max = fmax(a->steps > 1 ? a->loss_max : a->loss, b->steps > 1 ? b->loss_max : b->loss);
+  joined.samples = a->samples + b->samples;
+  joined.seconds = a->seconds + b->seconds;
+  older->number = newer->number;
+  *a = joined;
+  return true;
+}
+
+/* How many of the first `count` are left. */
+static int steps_join(struct logged_event *items, int count, uint64_t stride) {
+  int kept = 0;
+  for (int i = 0; i < count; i++)
+    if (kept == 0 || !step_join(&items[kept - 1], &items[i], stride))
+      items[kept++] = items[i];
+  return kept;
+}
+
+/* All but the newest come together, by strides that are twice as long until there are few enough; of
+   incarnations that are as many, the oldest are dropped. */
+static void steps_thin(struct event_log *log) {
+  struct event_list *steps = &log->steps;
+  int older = steps->count - EVENT_LOG_EXACT, before, kept;
+  if (log->stride == 0)
+    log->stride = 1;
+  kept = steps_join(steps->items, older, log->stride);
+  do {
+    before = kept;
+    if (kept > EVENT_LOG_THINNED)
+      kept = steps_join(steps->items, kept, log->stride *= 2);
+  } while (kept < before && kept > EVENT_LOG_THINNED);
+  if (kept > EVENT_LOG_THINNED) {
+    int dropped = kept - EVENT_LOG_THINNED;
+    kept -= dropped;
+    memmove(steps->items, steps->items + dropped, (size_t)kept * sizeof *steps->items);
+  }
+  memmove(steps->items + kept, steps->items + older, EVENT_LOG_EXACT * sizeof *steps->items);
+  steps->count = kept + EVENT_LOG_EXACT;
+  log->thinned = kept;
+}
+
+static void infos_drop(struct event_log *log) {
+  struct event_list *others = &log->others;
+  int surplus = log->infos - EVENT_LOG_INFOS, kept = 0;
+  for (int i = 0; i < others->count; i++) {
+    bool is_dropped = surplus > 0 && others->items[i].kind == WEIR__RUN_EVENT__EVENT_INFO;
+    if (is_dropped) {
+      event_fini(&others->items[i]);
+      surplus--;
+    } else {
+      others->items[kept++] = others->items[i];
+    }
+  }
+  others->count = kept;
+  log->infos = EVENT_LOG_INFOS;
+}
+
+static void others_halve(struct event_log *log) {
+  struct event_list *others = &log->others;
+  int dropped = others->count / 2;
+  for (int i = 0; i < dropped; i++) {
+    log->infos -= others->items[i].kind == WEIR__RUN_EVENT__EVENT_INFO;
+    event_fini(&others->items[i]);
+  }
+  others->count -= dropped;
+  memmove(others->items, others->items + dropped, (size_t)others->count * sizeof *others->items);
+}
+
+/* The store may have both, where a coordinator died while it wrote the one in place of the others. */
+static void forget_covered(struct event_log *log, const Weir__StepEvent *by) {
+  struct event_list *steps = &log->steps;
+  while (steps->count > 0) {
+    const Weir__StepEvent *last = &steps->items[steps->count - 1].step;
+    if (last->incarnation != by->incarnation || last->step > by->step || by->step - last->step >= by->steps)
+      break;
+    steps->count--;
+  }
+  if (log->thinned > steps->count)
+    log->thinned = steps->count;
+}
+
+/* The first with that number or a higher one; NULL if there is none. */
+static const struct logged_event *list_find(const struct event_list *list, uint64_t number) {
+  int low = 0, high = list->count;
   while (low < high) {
     int middle = low + (high - low) / 2;
-    if (log->items[middle].number < number)
+    if (list->items[middle].number < number)
       low = middle + 1;
     else
       high = middle;
   }
-  if (low == log->count)
+  return low < list->count ? &list->items[low] : NULL;
+}
+
+bool event_log_view(const struct event_log *log, uint64_t number, struct run_event_view *view) {
+  const struct logged_event *step = list_find(&log->steps, number), *other = list_find(&log->others, number);
+  const struct logged_event *item = !other || (step && step->number < other->number) ? step : other;
+  if (!item)
     return false;
-  item = &log->items[low];
   view->event = (Weir__RunEvent)WEIR__RUN_EVENT__INIT;
   view->event.number = item->number;
   view->event.event_case = item->kind;
@@ -88,10 +212,20 @@ bool event_log_view(const struct event_log *log, uint64_t number, struct run_eve
   return true;
 }
 
+static const struct logged_event *list_last(const struct event_list *list) {
+  return list->count ? &list->items[list->count - 1] : NULL;
+}
+
+const struct logged_event *event_log_last(const struct event_log *log) {
+  const struct logged_event *step = list_last(&log->steps), *other = list_last(&log->others);
+  return !other || (step && step->number > other->number) ? step : other;
+}
+
 const struct logged_event *event_log_newest(const struct event_log *log, Weir__RunEvent__EventCase kind,
                                             uint64_t max_step) {
-  for (int i = log->count - 1; i >= 0; i--) {
-    const struct logged_event *item = &log->items[i];
+  const struct event_list *list = kind == WEIR__RUN_EVENT__EVENT_STEP ? &log->steps : &log->others;
+  for (int i = list->count - 1; i >= 0; i--) {
+    const struct logged_event *item = &list->items[i];
     if (item->kind != kind)
       continue;
     if ((kind == WEIR__RUN_EVENT__EVENT_STEP ? item->step.step : item->eval->step) <= max_step)

@@ -1,4 +1,5 @@
-/* The numbered events of one run, kept for watchers that come late. */
+/* The numbered events of one run, kept for watchers that come late: the newest steps one by one, of older
+   ones as many to an event as keep their number bounded. Evaluations are kept one by one. */
 #ifndef WEIR_SERVER_COORDINATOR_STATE_EVENT_LOG_H
 #define WEIR_SERVER_COORDINATOR_STATE_EVENT_LOG_H
 
@@ -6,7 +7,13 @@
 
 #include "training.pb-c.h"
 
-enum { EVENT_LOG_MAX = 1000000 }; /* above it the older half is dropped */
+enum {
+  EVENT_LOG_EXACT = 20480,   /* steps, the newest, that have an event each */
+  EVENT_LOG_THINNED = 8192,  /* events of older steps, at most */
+  EVENT_LOG_SLACK = 4096,    /* further exact ones, until all are gone over */
+  EVENT_LOG_INFOS = 512,     /* the newest: each says all that those before it said; at times twice as many */
+  EVENT_LOG_EVALS = 1000000, /* above it the older half is dropped */
+};
 
 /* Room for one event of a run. */
 struct run_event_view {
@@ -15,7 +22,7 @@ struct run_event_view {
 };
 
 struct logged_event {
-  uint64_t number; /* growing, with gaps between coordinators */
+  uint64_t number; /* growing, with gaps between coordinators, and where steps have one event */
   Weir__RunEvent__EventCase kind;
   union {
     Weir__StepEvent step;  /* by far the most */
@@ -25,21 +32,31 @@ struct logged_event {
   };
 };
 
+/* In the order of their numbers. */
+struct event_list {
+  struct logged_event *items;
+  int count, capacity;
+};
+
 /* Zeroed before first use, but for `next`: the number of the first event. */
 struct event_log {
   uint64_t next;
-  struct logged_event *items;
-  int count, capacity;
+  struct event_list steps, others;
+  int thinned, infos; /* of the steps, the oldest; of the others */
+  uint64_t stride;    /* steps that one of the thinned events may stand for, a power of two; 0 is 1 */
 };
 
 void event_log_fini(struct event_log *log);
 /* Takes what the event points to; gives the next number. */
 void event_log_add(struct event_log *log, const struct logged_event *event);
 /* Adds an event of a former coordinator: before all new ones, in the order of numbers, which are below
-   `next`. What is no event, or out of order, is ignored. */
+   `next`. What is no event, or out of order, is ignored. An event of several steps takes the place of those
+   that it stands for. */
 void event_log_restore(struct event_log *log, const Weir__RunEvent *event);
-/* The first event with that number or a higher one. False if there is none yet. */
+/* The first event with that number or a higher one. An event of several steps has the number of the last one.
+   False if there is none yet. */
 bool event_log_view(const struct event_log *log, uint64_t number, struct run_event_view *view);
+const struct logged_event *event_log_last(const struct event_log *log); /* NULL: there is none */
 /* The newest event of a step or an evaluation whose step is at most max_step; NULL if there is none. */
 const struct logged_event *event_log_newest(const struct event_log *log, Weir__RunEvent__EventCase kind,
                                             uint64_t max_step);

@@ -242,6 +242,14 @@ static void metrics_lines_have_the_contracts_keys(void **state) {
   step.incarnation = 1;
   metrics_line(&event, line);
   assert_non_null(strstr(line, "\"seconds\":0.8,\"incarnation\":1}\n"));
+  step.step = 1007; /* of several steps, long ago */
+  step.steps = 8;
+  step.loss_min = 1.5;
+  step.loss_max = NAN;
+  metrics_line(&event, line);
+  assert_string_equal(line, "{\"event\":\"step\",\"step\":1007,\"epoch\":0,\"loss\":2.31,\"lr\":0.05,"
+                            "\"samples\":128,\"workers\":2,\"seconds\":0.8,\"steps\":8,\"loss_min\":1.5,"
+                            "\"loss_max\":null,\"incarnation\":1}\n");
   event.event_case = WEIR__RUN_EVENT__EVENT_EVAL;
   event.eval = &eval;
   eval.step = 468;

@@ -1,4 +1,5 @@
 /* weir sweep: a search over the keys of a run spec. */
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,6 +106,8 @@ static int show_status(const struct args *args, struct connection *connection, c
   (void)err;
   if (args_flag(args, "json"))
     output_json(stdout, &info->base);
+  else if (args_flag(args, "csv"))
+    sweep_print_csv(stdout, info);
   else
     sweep_print(stdout, info);
   return 0;
@@ -128,6 +131,13 @@ static int list(const struct args *args) {
 }
 
 static int status_run(const struct args *args) {
+  struct err err = ERR_NONE;
+  if (args_flag(args, "csv") && args_flag(args, "json"))
+    err_set(&err, ERR_INVALID, "sweep status: --json or --csv: choose one");
+  else if (args_flag(args, "csv") && args->n_arguments == 0)
+    err_set(&err, ERR_INVALID, "sweep status: --csv has the trials of a sweep: name one");
+  if (err.code)
+    return command_fail(&err);
   return args->n_arguments == 0 ? list(args) : show(args, args_flag(args, "json"), show_status);
 }
 
@@ -160,8 +170,10 @@ static int show_best(const struct args *args, struct connection *connection, con
     output_json(stdout, &best->base);
     return 0;
   }
-  printf("trial  %u\nrun    %s\n%s  %s\n", best->number, best->run,
-         info->spec && info->spec->objective ? info->spec->objective->metric : "value",
+  printf("trial  %u\nrun    %s\n", best->number, best->run);
+  if (sweep_steps_at(info, best->n_results))
+    printf("step   %" PRIu64 "\n", sweep_steps_at(info, best->n_results));
+  printf("%s  %s\n", info->spec && info->spec->objective ? info->spec->objective->metric : "value",
          text_number(info->best_value, number));
   for (size_t i = 0; i < best->n_values; i++) {
     output_clean(best->values[i]->value);
@@ -213,8 +225,9 @@ static int stop_run(const struct args *args) {
   return err.code ? command_fail(&err) : EXIT_DONE;
 }
 
-static const struct option_def json_options[] = {
+static const struct option_def status_options[] = {
     {.name = "json", .kind = OPTION_FLAG, .help = "one JSON object, for programs; with the sweep's log."},
+    {.name = "csv", .kind = OPTION_FLAG, .help = "a line of CSV for each trial, with all its values."},
     {0}};
 
 static const struct option_def no_json_options[] = {
@@ -235,9 +248,11 @@ static const struct command_def command_sweep_status = {
     .max_arguments = 1,
     .takes_coordinator = true,
     .description = "Shows how far SWEEP (an id or a unique prefix of one) is, its best trial, and a row for "
-                   "each trial, the best first. Without SWEEP: a row for each sweep of the cluster.",
-    .options = json_options,
-    .examples = "weir sweep status\nweir sweep status lenet-search --json\n",
+                   "each trial, the best first: its result at each rung, and its values of the keys in which "
+                   "trials differ. Without SWEEP: a row for each sweep of the cluster.",
+    .options = status_options,
+    .examples = "weir sweep status\nweir sweep status lenet-search --json\nweir sweep status lenet-search "
+                "--csv > trials.csv\n",
     .run = status_run,
 };
 
@@ -249,8 +264,11 @@ static const struct command_def command_sweep_watch = {
     .min_arguments = 1,
     .max_arguments = 1,
     .takes_coordinator = true,
-    .description = "Prints each result of SWEEP's trials as it comes, those of before first, and at the end "
-                   "the table of `weir sweep status`. Ctrl-C detaches; the sweep goes on.",
+    .description =
+        "On a terminal it shows live how far SWEEP is: the budget, the best trial, the trials that "
+        "run, and how many have reached each rung. Elsewhere it prints each result of SWEEP's trials "
+        "as it comes, those of before first. At the end it prints the table of `weir sweep status`. "
+        "Ctrl-C detaches; the sweep goes on.",
     .if_failed = "the sweep has ended without a result",
     .if_interrupted = "detached",
     .examples = "weir sweep watch lenet-search\n",
@@ -309,7 +327,7 @@ static const struct option_def sweep_options[] = {
     {.name = "dry-run",
      .kind = OPTION_FLAG,
      .help = "check everything and print the first trials; nothing is started."},
-    {.name = "follow", .kind = OPTION_FLAG, .help = "on a cluster: stay, and show results on stderr."},
+    {.name = "follow", .kind = OPTION_FLAG, .help = "on a cluster: stay, and show it live on stderr."},
     {.name = "workers",
      .kind = OPTION_COUNT,
      .value = "N",

@@ -1,19 +1,17 @@
 /* weir top: the fleet, live. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "client/cluster/connect.h"
 #include "client/cluster/stop.h"
 #include "client/command.h"
 #include "client/terminal/fleet_table.h"
+#include "client/terminal/live.h"
 #include "client/terminal/output.h"
 #include "common/base/err.h"
 
-enum { REDRAW_MS = 1000, LINES_UNKNOWN = 24, COLUMNS_UNKNOWN = 80 };
+enum { REDRAW_MS = 1000 };
 
 /* The answers; each NULL, or freed with answers_fini. */
 struct answers {
@@ -54,27 +52,28 @@ static char *text_of(const struct answers *answers) {
 }
 
 /* Over the screen from its top; what was below goes. */
-static void draw(const char *coordinator, const char *text) {
-  struct winsize size = {0};
+static void draw(struct live *live, const char *coordinator, const char *text) {
   time_t now = time(NULL);
   char clock[16];
+  int columns;
   strftime(clock, sizeof clock, "%H:%M:%S", localtime(&now));
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0 || size.ws_col == 0)
-    size = (struct winsize){.ws_row = LINES_UNKNOWN, .ws_col = COLUMNS_UNKNOWN};
-  printf("\033[H\033[J%.*s\n", size.ws_col > 10 ? size.ws_col - 10 : 0, coordinator);
-  printf("\033[1;%dH%s\n", size.ws_col > 8 ? size.ws_col - 7 : 1, clock);
-  fleet_print_cut(stdout, text, size.ws_row - 2, size.ws_col);
+  live_measure(live);
+  columns = live->style.width;
+  printf("\033[H\033[J%.*s\n", columns > 10 ? columns - 10 : 0, coordinator);
+  printf("\033[1;%dH%s\n", columns > 8 ? columns - 7 : 1, clock);
+  live_print_cut(stdout, text, live->lines - 2, columns);
   fflush(stdout);
 }
 
 /* A coordinator that is away for a while leaves what was last known on the screen. */
-static int show_live(struct connection *connection, const char *coordinator, struct err *err) {
+static int show_live(struct connection *connection, const char *coordinator, struct live *live,
+                     struct err *err) {
   struct answers answers;
   bool has_drawn = false;
   do {
     if (answers_ask(connection, &answers, err) == 0) {
       char *text = text_of(&answers);
-      draw(coordinator, text);
+      draw(live, coordinator, text);
       free(text);
       has_drawn = true;
     }
@@ -83,7 +82,7 @@ static int show_live(struct connection *connection, const char *coordinator, str
       return err->code;
     if (err->code) {
       output_clean(err->text);
-      printf("\033[1;1H\033[K%.*s", COLUMNS_UNKNOWN, err->text);
+      printf("\033[1;1H\033[K%.*s", live->style.width - 1, err->text);
       fflush(stdout);
     }
     *err = ERR_NONE;
@@ -101,14 +100,14 @@ static int show_once(struct connection *connection, struct err *err) {
 }
 
 static int top_run(const struct args *args) {
-  const char *term = getenv("TERM");
-  bool is_live = isatty(STDOUT_FILENO) && !(term && strcmp(term, "dumb") == 0) && !args_flag(args, "once");
   struct connection connection = {0};
   struct err err = ERR_NONE;
+  struct live live;
   stop_on_signals();
+  live_init(&live, stdout);
   if (connection_open(&connection, args->coordinator, &err) == 0) {
-    if (is_live)
-      show_live(&connection, args->coordinator, &err);
+    if (live.is_terminal && !args_flag(args, "once"))
+      show_live(&connection, args->coordinator, &live, &err);
     else
       show_once(&connection, &err);
   }

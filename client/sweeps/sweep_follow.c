@@ -11,6 +11,9 @@
 #include "client/files/export.h"
 #include "client/files/output_file.h"
 #include "client/sweeps/sweep_table.h"
+#include "client/sweeps/sweep_view.h"
+#include "client/terminal/live.h"
+#include "common/base/clock.h"
 #include "common/base/memory.h"
 #include "common/base/message.h"
 #include "common/base/text.h"
@@ -19,10 +22,11 @@ enum { ASK_MS = 300, AWAY_MS = 60000 };
 
 /* How far a sweep was followed. */
 struct following {
-  FILE *file;
-  uint64_t known;        /* records of its log; UINT64_MAX: none */
-  Weir__SweepInfo *info; /* the newest; NULL: none */
-  size_t *told;          /* [n] results of each trial */
+  struct live live;
+  struct sweep_view view; /* on a terminal */
+  uint64_t known;         /* records of its log; UINT64_MAX: none */
+  Weir__SweepInfo *info;  /* the newest; NULL: none */
+  size_t *told;           /* [n] results of each trial */
   int n, capacity;
 };
 
@@ -71,19 +75,27 @@ int sweep_ask(struct connection *connection, const char *sweep, bool has_records
   return 0;
 }
 
-/* Whether the sweep's log has grown since *known records; how far it is then. */
-static int ask_news(struct connection *connection, const char *sweep, uint64_t *known, bool *is_new,
+/* Without trials and specs; freed by the caller. */
+static int ask_news(struct connection *connection, const char *sweep, Weir__SweepInfo **news,
                     struct err *err) {
   Weir__GetSweepRequest request = WEIR__GET_SWEEP_REQUEST__INIT;
-  Weir__SweepInfo *page;
   request.sweep = (char *)sweep;
   request.first_trial = UINT32_MAX;
-  if (ask_page(connection, &request, &page, err))
-    return err->code;
-  *is_new = page->log_records != *known;
-  *known = page->log_records;
-  message_free(page);
-  return 0;
+  return ask_page(connection, &request, news, err);
+}
+
+/* What changes while the log does not. */
+static void move_progress(Weir__SweepInfo *info, Weir__SweepInfo *news) {
+  Weir__SweepProgress **progress = info->progress;
+  size_t n = info->n_progress;
+  char *message = info->message;
+  info->message = news->message;
+  news->message = message;
+  info->seconds = news->seconds;
+  info->progress = news->progress;
+  info->n_progress = news->n_progress;
+  news->progress = progress;
+  news->n_progress = n;
 }
 
 /* A line for each result that is not among the first n_told[trial] of its trial. */
@@ -110,34 +122,73 @@ static void tell_results(FILE *file, const Weir__SweepInfo *info, size_t *n_told
   fflush(file);
 }
 
-/* Asks for the sweep where there is news of it, and tells what is new. */
+/* Asks for the whole sweep where its log has grown. */
+static int ask_newest(struct connection *connection, const char *sweep, struct following *following,
+                      struct err *err) {
+  Weir__SweepInfo *news, *newer;
+  if (ask_news(connection, sweep, &news, err))
+    return err->code;
+  if (following->info && news->log_records == following->known) {
+    move_progress(following->info, news);
+  } else if (sweep_ask(connection, sweep, false, &newer, err) == 0) {
+    following->known = newer->log_records;
+    message_free(following->info);
+    following->info = newer;
+  }
+  message_free(news);
+  return err->code;
+}
+
+static double now_seconds(void) {
+  return clock_seconds(clock_now_ns());
+}
+
+static void draw(struct following *following) {
+  char *text = NULL;
+  size_t bytes;
+  FILE *file = open_memstream(&text, &bytes);
+  CHECK(file);
+  live_measure(&following->live);
+  sweep_view_print(file, &following->view, following->info, now_seconds(), &following->live);
+  fclose(file);
+  live_draw(&following->live, text);
+  free(text);
+}
+
 static int follow_once(struct connection *connection, const char *sweep, struct following *following,
                        struct err *err) {
-  Weir__SweepInfo *newer;
-  bool is_new = false;
-  if (ask_news(connection, sweep, &following->known, &is_new, err))
-    return err->code;
-  if (following->info && !is_new)
-    return 0;
-  if (sweep_ask(connection, sweep, false, &newer, err)) {
-    following->known = UINT64_MAX;
-    return err->code;
+  ask_newest(connection, sweep, following, err);
+  if (following->live.is_terminal && following->info) {
+    following->view.trouble = err->code ? err->text : NULL;
+    sweep_view_update(&following->view, following->info, now_seconds());
+    draw(following);
+  } else if (!err->code) {
+    for (; following->n < (int)following->info->n_trials; following->n++) {
+      array_reserve((void **)&following->told, &following->capacity, following->n, sizeof *following->told);
+      following->told[following->n] = 0;
+    }
+    tell_results(following->live.file, following->info, following->told);
   }
-  message_free(following->info);
-  following->info = newer;
-  for (; following->n < (int)newer->n_trials; following->n++) {
-    array_reserve((void **)&following->told, &following->capacity, following->n, sizeof *following->told);
-    following->told[following->n] = 0;
-  }
-  tell_results(following->file, newer, following->told);
-  return 0;
+  return err->code;
+}
+
+/* The view goes, unless somebody has seen enough of it. */
+static void following_fini(struct following *following, bool is_kept) {
+  if (is_kept && following->live.n_drawn > 0)
+    fprintf(following->live.file, "\n");
+  else
+    live_erase(&following->live);
+  sweep_view_fini(&following->view);
+  free(following->told);
 }
 
 int sweep_follow(struct connection *connection, const char *sweep, FILE *file, Weir__SweepInfo **info,
                  struct err *err) {
-  struct following following = {.file = file, .known = UINT64_MAX};
+  struct following following = {.known = UINT64_MAX};
   int away_ms = 0;
   bool has_ended = false;
+  live_init(&following.live, file);
+  sweep_view_init(&following.view);
   do {
     *err = ERR_NONE;
     away_ms = follow_once(connection, sweep, &following, err) ? away_ms + ASK_MS : 0;
@@ -145,7 +196,7 @@ int sweep_follow(struct connection *connection, const char *sweep, FILE *file, W
   } while (!has_ended && (!err->code || (err_is_retryable(err->code) && away_ms <= AWAY_MS)) &&
            !stop_wait(ASK_MS));
   *info = following.info;
-  free(following.told);
+  following_fini(&following, !has_ended);
   if (!err->code && !has_ended)
     err_set(err, ERR_CANCELLED, "interrupted");
   return err->code;

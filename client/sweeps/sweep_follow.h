@@ -12,8 +12,9 @@
 int sweep_ask(struct connection *connection, const char *sweep, bool has_records, Weir__SweepInfo **info,
               struct err *err);
 
-/* Blocks until the sweep has ended. Each new result is a line in `file`. A coordinator that is away is waited
-   for, for a minute. *info: as of sweep_ask, the newest, also after an error; NULL: none came. Errors:
+/* Blocks until the sweep has ended. Where `file` (stdout or stderr) is a terminal, a view of the sweep is
+   redrawn there, and is gone at the end; elsewhere each new result is a line. A coordinator that is away is
+   waited for, for a minute. *info: as of sweep_ask, the newest, also after an error; NULL: none came. Errors:
    CANCELLED on a stop (client/cluster/stop.h); those of sweep_ask. */
 int sweep_follow(struct connection *connection, const char *sweep, FILE *file, Weir__SweepInfo **info,
                  struct err *err);

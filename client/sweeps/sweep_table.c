@@ -1,11 +1,16 @@
 /* Tables of sweeps and their trials. */
 #include "client/sweeps/sweep_table.h"
 
+#include <ctype.h>
+#include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/terminal/output.h"
+#include "common/base/memory.h"
 #include "common/base/text.h"
+
+enum { RUNGS_SHOWN = 6 };
 
 /* Trials in an order, and the sweep that says which is better. */
 struct ranking {
@@ -13,12 +18,109 @@ struct ranking {
   bool is_max;
 };
 
+bool sweep_is_max(const Weir__SweepInfo *info) {
+  return info->spec && info->spec->objective && info->spec->objective->goal &&
+         strcmp(info->spec->objective->goal, "max") == 0;
+}
+
+uint64_t sweep_steps_at(const Weir__SweepInfo *info, size_t n_results) {
+  const Weir__SweepSchedule *schedule = info->spec ? info->spec->schedule : NULL;
+  if (!schedule || n_results == 0 || schedule->n_rungs == 0)
+    return 0;
+  return schedule->rungs[n_results > schedule->n_rungs ? schedule->n_rungs - 1 : n_results - 1];
+}
+
+const char *sweep_number(double value, char text[OUTPUT_TEXT_MAX]) {
+  if (isfinite(value) && value != 0 && fabs(value) < 0.01)
+    snprintf(text, OUTPUT_TEXT_MAX, "%.3g", value);
+  else
+    output_loss(value, text);
+  return text;
+}
+
+static const char *metric_of(const Weir__SweepInfo *info) {
+  return info->spec && info->spec->objective ? info->spec->objective->metric : "value";
+}
+
 const char *sweep_values_text(const Weir__SweepTrial *trial, char text[SWEEP_VALUES_MAX]) {
   size_t at = 0;
   text[0] = '\0';
   for (size_t i = 0; i < trial->n_values && at < SWEEP_VALUES_MAX; i++)
     at += (size_t)snprintf(text + at, SWEEP_VALUES_MAX - at, "%s%s=%s", i ? " " : "", trial->values[i]->path,
                            trial->values[i]->value);
+  output_clean(text);
+  return text;
+}
+
+/* The trial's value of a key; NULL: there it has none. */
+static const char *value_of(const Weir__SweepTrial *trial, const char *path) {
+  for (size_t i = 0; i < trial->n_values; i++)
+    if (strcmp(trial->values[i]->path, path) == 0)
+      return trial->values[i]->value;
+  return NULL;
+}
+
+static const char *last_part(const char *path) {
+  const char *dot = strrchr(path, '.');
+  return dot && dot[1] ? dot + 1 : path;
+}
+
+static const char *short_name(const Weir__SweepInfo *info, const char *path) {
+  const char *name = last_part(path);
+  for (size_t i = 0; i < info->spec->n_space; i++)
+    if (strcmp(info->spec->space[i]->path, path) != 0 &&
+        strcmp(last_part(info->spec->space[i]->path), name) == 0)
+      return path;
+  return name;
+}
+
+/* Whether trials may differ in it: a choice of one is the same for all. */
+static bool may_vary(const Weir__Dimension *dimension) {
+  return dimension->n_choice != 1 || dimension->n_when > 0;
+}
+
+/* Whether the trials that there are differ in it. */
+static bool does_vary(const Weir__SweepInfo *info, const Weir__Dimension *dimension) {
+  const char *first = info->n_trials ? value_of(info->trials[0], dimension->path) : NULL;
+  for (size_t i = 1; i < info->n_trials; i++) {
+    const char *value = value_of(info->trials[i], dimension->path);
+    if (!first != !value || (first && strcmp(first, value) != 0))
+      return true;
+  }
+  return info->n_trials < 2 && may_vary(dimension);
+}
+
+const char *sweep_short_values(const Weir__SweepInfo *info, const Weir__SweepTrial *trial,
+                               char text[SWEEP_VALUES_MAX]) {
+  size_t at = 0;
+  text[0] = '\0';
+  for (size_t d = 0; d < info->spec->n_space && at < SWEEP_VALUES_MAX; d++) {
+    const Weir__Dimension *dimension = info->spec->space[d];
+    const char *value = value_of(trial, dimension->path);
+    if (value && may_vary(dimension))
+      at += (size_t)snprintf(text + at, SWEEP_VALUES_MAX - at, "%s%s=%s", at ? " " : "",
+                             short_name(info, dimension->path), value);
+  }
+  output_clean(text);
+  return text;
+}
+
+int sweep_varying(const Weir__SweepInfo *info, const Weir__Dimension **out, int most) {
+  int n = 0;
+  for (size_t d = 0; d < info->spec->n_space && n < most; d++)
+    if (does_vary(info, info->spec->space[d]))
+      out[n++] = info->spec->space[d];
+  return n;
+}
+
+const char *sweep_heading(const Weir__SweepInfo *info, const Weir__Dimension *dimension,
+                          struct arena *arena) {
+  return arena_printf(arena, "%s%s", dimension->n_choice ? "" : ">", short_name(info, dimension->path));
+}
+
+const char *sweep_cell(const Weir__SweepTrial *trial, const Weir__Dimension *dimension, struct arena *arena) {
+  const char *value = value_of(trial, dimension->path);
+  char *text = arena_strdup(arena, value ? value : "-");
   output_clean(text);
   return text;
 }
@@ -42,16 +144,13 @@ static int compare(const void *a, const void *b) {
   return x->number < y->number ? -1 : 1;
 }
 
-/* Values at rungs, the oldest first. */
-static char *results_text(const Weir__SweepTrial *trial) {
-  char *text = NULL, number[TEXT_NUMBER_SIZE];
-  size_t size;
-  FILE *file = open_memstream(&text, &size);
-  CHECK(file);
-  for (size_t i = 0; i < trial->n_results; i++)
-    fprintf(file, "%s%.6s", i ? " " : "", text_number(trial->results[i], number));
-  fclose(file);
-  return text;
+/* The best first; freed by the caller. */
+static struct ranking *rank(const Weir__SweepInfo *info) {
+  struct ranking *ranking = mem_new((info->n_trials + 1) * sizeof *ranking);
+  for (size_t i = 0; i < info->n_trials; i++)
+    ranking[i] = (struct ranking){info->trials[i], sweep_is_max(info)};
+  qsort(ranking, info->n_trials, sizeof *ranking, compare);
+  return ranking;
 }
 
 static void print_head(FILE *file, const Weir__SweepInfo *info) {
@@ -61,34 +160,142 @@ static void print_head(FILE *file, const Weir__SweepInfo *info) {
           *info->end ? "ended, " : "running", info->end, *info->message ? " (waits for the store)" : "",
           info->begun, info->begun == 1 ? "" : "s", info->running, info->failed);
   if (best)
-    fprintf(file, "best: trial %u with %s %s: %s\n", best->number,
-            info->spec && info->spec->objective ? info->spec->objective->metric : "the value",
+    fprintf(file, "best: trial %u with %s %s: %s\n", best->number, metric_of(info),
             text_number(info->best_value, number), sweep_values_text(best, values));
 }
 
-void sweep_print(FILE *file, const Weir__SweepInfo *info) {
-  static const char *const headings[] = {">TRIAL", "STATE", "RESULTS", "VALUES", NULL};
-  struct ranking *ranking = calloc(info->n_trials + 1, sizeof *ranking);
-  struct table table;
-  CHECK(ranking);
-  print_head(file, info);
+/* The columns of the table: which there are, and texts that are built for it. */
+struct columns {
+  const char *texts[TABLE_COLUMNS_MAX + 1];
+  int n;
+  size_t n_rungs; /* with a column each; 0: one for where the trial stands */
+  const Weir__Dimension *varying[TABLE_COLUMNS_MAX];
+  int n_varying;
+  bool has_failures;
+  struct arena arena;
+};
+
+static void column_add(struct columns *columns, const char *text) {
+  columns->texts[columns->n++] = text;
+}
+
+static char *upper(struct arena *arena, const char *text) {
+  char *copy = arena_strdup(arena, text);
+  for (char *at = copy; *at; at++)
+    *at = (char)toupper((unsigned char)*at);
+  return copy;
+}
+
+/* The headings. */
+static void columns_init(struct columns *columns, const Weir__SweepInfo *info) {
+  const Weir__SweepSchedule *schedule = info->spec->schedule;
+  const char *metric;
+  *columns = (struct columns){.n_rungs = schedule->n_rungs <= RUNGS_SHOWN ? schedule->n_rungs : 0};
+  arena_init(&columns->arena);
+  metric = upper(&columns->arena, metric_of(info));
   for (size_t i = 0; i < info->n_trials; i++)
-    ranking[i] = (struct ranking){info->trials[i], info->spec && info->spec->objective &&
-                                                       info->spec->objective->goal &&
-                                                       strcmp(info->spec->objective->goal, "max") == 0};
-  qsort(ranking, info->n_trials, sizeof *ranking, compare);
-  table_init(&table, headings);
+    columns->has_failures |= *info->trials[i]->failure != '\0';
+  column_add(columns, ">TRIAL");
+  column_add(columns, "STATE");
+  for (size_t r = 0; r < columns->n_rungs; r++)
+    column_add(columns, arena_printf(&columns->arena, ">%s@%" PRIu64, r ? "" : metric, schedule->rungs[r]));
+  if (columns->n_rungs == 0 && schedule->n_rungs > 0)
+    column_add(columns, ">STEP");
+  if (columns->n_rungs == 0)
+    column_add(columns, arena_printf(&columns->arena, ">%s", metric));
+  columns->n_varying = sweep_varying(info, columns->varying, TABLE_COLUMNS_MAX - 1 - columns->n);
+  for (int d = 0; d < columns->n_varying; d++)
+    column_add(columns, sweep_heading(info, columns->varying[d], &columns->arena));
+  if (columns->has_failures)
+    column_add(columns, "FAILURE");
+  columns->texts[columns->n] = NULL;
+}
+
+static char *number_text(struct columns *columns, const Weir__SweepTrial *trial, size_t at) {
+  char text[OUTPUT_TEXT_MAX];
+  return arena_strdup(&columns->arena, at < trial->n_results ? sweep_number(trial->results[at], text) : "");
+}
+
+/* A row's cells. */
+static void columns_fill(struct columns *columns, const Weir__SweepInfo *info,
+                         const Weir__SweepTrial *trial) {
+  columns->n = 0;
+  column_add(columns, arena_printf(&columns->arena, "%u", trial->number));
+  column_add(columns, trial->state);
+  for (size_t r = 0; r < columns->n_rungs; r++)
+    column_add(columns, number_text(columns, trial, r));
+  if (columns->n_rungs == 0 && info->spec->schedule->n_rungs > 0)
+    column_add(columns, trial->n_results ? arena_printf(&columns->arena, "%" PRIu64,
+                                                        sweep_steps_at(info, trial->n_results))
+                                         : "");
+  if (columns->n_rungs == 0)
+    column_add(columns, trial->n_results ? number_text(columns, trial, trial->n_results - 1) : "");
+  for (int d = 0; d < columns->n_varying; d++)
+    column_add(columns, sweep_cell(trial, columns->varying[d], &columns->arena));
+  if (columns->has_failures)
+    column_add(columns, trial->failure);
+}
+
+void sweep_print(FILE *file, const Weir__SweepInfo *info) {
+  struct ranking *ranking = rank(info);
+  struct columns columns;
+  struct table table;
+  print_head(file, info);
+  columns_init(&columns, info);
+  table_init(&table, columns.texts);
   for (size_t i = 0; i < info->n_trials; i++) {
-    const Weir__SweepTrial *trial = ranking[i].trial;
-    char number[16], values[SWEEP_VALUES_MAX];
-    char *results = results_text(trial);
-    snprintf(number, sizeof number, "%u", trial->number);
-    table_row(&table, (const char *const[]){number, trial->state, *trial->failure ? trial->failure : results,
-                                            sweep_values_text(trial, values)});
-    free(results);
+    columns_fill(&columns, info, ranking[i].trial);
+    table_row(&table, columns.texts);
   }
   table_print(&table, file);
   table_fini(&table);
+  arena_fini(&columns.arena);
+  free(ranking);
+}
+
+/* In quotes where it has to be. */
+static void print_field(FILE *file, const char *text, bool is_first) {
+  fputs(is_first ? "" : ",", file);
+  if (text[strcspn(text, ",\"\n\r")] == '\0') {
+    fputs(text, file);
+    return;
+  }
+  fputc('"', file);
+  for (; *text; text++)
+    fprintf(file, *text == '"' ? "\"\"" : "%c", *text);
+  fputc('"', file);
+}
+
+static void print_result(FILE *file, const Weir__SweepTrial *trial, size_t at) {
+  char text[TEXT_NUMBER_SIZE];
+  print_field(file, at < trial->n_results ? text_number(trial->results[at], text) : "", false);
+}
+
+void sweep_print_csv(FILE *file, const Weir__SweepInfo *info) {
+  const Weir__SweepSchedule *schedule = info->spec->schedule;
+  const char *metric = metric_of(info);
+  struct ranking *ranking = rank(info);
+  fprintf(file, "trial,run,state,step,%s", metric);
+  for (size_t r = 0; r < schedule->n_rungs; r++)
+    fprintf(file, ",%s@%" PRIu64, metric, schedule->rungs[r]);
+  for (size_t d = 0; d < info->spec->n_space; d++)
+    print_field(file, info->spec->space[d]->path, false);
+  fprintf(file, ",failure\n");
+  for (size_t i = 0; i < info->n_trials; i++) {
+    const Weir__SweepTrial *trial = ranking[i].trial;
+    fprintf(file, "%u,%s,%s,", trial->number, trial->run, trial->state);
+    if (sweep_steps_at(info, trial->n_results))
+      fprintf(file, "%" PRIu64, sweep_steps_at(info, trial->n_results));
+    print_result(file, trial, trial->n_results - 1); /* of none: past the last */
+    for (size_t r = 0; r < schedule->n_rungs; r++)
+      print_result(file, trial, r);
+    for (size_t d = 0; d < info->spec->n_space; d++) {
+      const char *value = value_of(trial, info->spec->space[d]->path);
+      print_field(file, value ? value : "", false);
+    }
+    print_field(file, trial->failure, false);
+    fputc('\n', file);
+  }
   free(ranking);
 }
 

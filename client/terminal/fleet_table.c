@@ -129,22 +129,3 @@ void fleet_print(FILE *file, const struct fleet *fleet) {
   table_fini(&table);
   free(rows);
 }
-
-/* A column is a character: bytes that go on with one of UTF-8 count with it. */
-static size_t bytes_within(const char *line, size_t length, int columns) {
-  size_t at = 0;
-  for (int column = 0; at < length; at++) {
-    bool begins = ((unsigned char)line[at] & 0xc0) != 0x80;
-    if (begins && column++ == columns)
-      break;
-  }
-  return at;
-}
-
-void fleet_print_cut(FILE *file, const char *text, int lines, int columns) {
-  while (*text && lines-- > 0) {
-    size_t length = strcspn(text, "\n");
-    fprintf(file, "%.*s%s", (int)bytes_within(text, length, columns), text, lines > 0 ? "\n" : "");
-    text += length + (text[length] == '\n');
-  }
-}

@@ -17,7 +17,4 @@ struct fleet {
    the queue in the order in which its runs are served. */
 void fleet_print(FILE *file, const struct fleet *fleet);
 
-/* The text, cut to a terminal: at most so many lines of at most so many columns. */
-void fleet_print_cut(FILE *file, const char *text, int lines, int columns);
-
 #endif

@@ -31,7 +31,7 @@ void table_print(const struct table *table, FILE *file) {
   int widths[TABLE_COLUMNS_MAX] = {0};
   for (int i = 0; i < table->n_cells; i++) {
     int column = i % table->n_columns;
-    int width = (int)strlen(table->cells[i]) - (i < table->n_columns && table->cells[i][0] == '>');
+    int width = output_columns(table->cells[i]) - (i < table->n_columns && table->cells[i][0] == '>');
     if (width > widths[column])
       widths[column] = width;
   }
@@ -39,7 +39,7 @@ void table_print(const struct table *table, FILE *file) {
     int column = i % table->n_columns;
     bool is_right = table->cells[column][0] == '>', is_last = column == table->n_columns - 1;
     const char *cell = table->cells[i] + (i < table->n_columns && is_right);
-    int fill = widths[column] - (int)strlen(cell);
+    int fill = widths[column] - output_columns(cell);
     if (cell[0] == '\0') { /* blanks are owed until something follows them: no line ends in any */
       blanks += fill + 2;
     } else {
@@ -185,4 +185,19 @@ void output_clean(char *text) {
   for (; *text; text++)
     if ((unsigned char)*text < ' ' || *text == 127)
       *text = ' ';
+}
+
+int output_columns(const char *text) {
+  int columns = 0;
+  for (; *text; text++) {
+    if (text[0] == '\033' && text[1] == '[') {
+      while (*text && *text != 'm')
+        text++;
+      if (!*text)
+        break;
+    } else if (((unsigned char)*text & 0xc0) != 0x80) {
+      columns++;
+    }
+  }
+  return columns;
 }

@@ -11,7 +11,7 @@
 #include "model/graph/graph.h"
 #include "training.pb-c.h"
 
-enum { TABLE_COLUMNS_MAX = 12, OUTPUT_TEXT_MAX = 40 };
+enum { TABLE_COLUMNS_MAX = 80, OUTPUT_TEXT_MAX = 40 };
 
 /* A table whose columns are as wide as their widest cell. A heading that begins with '>' aligns to the right.
    usage: table_init(&t, headings); table_row(&t, cells); table_print(&t, stdout); table_fini(&t); */
@@ -50,5 +50,8 @@ bool output_metric(const Weir__MetricValue *metric, char text[OUTPUT_TEXT_MAX]);
 /* Replaces control characters, in place: what came from a file or another process cannot steer the terminal,
    and stays on one line. */
 void output_clean(char *text);
+
+/* Columns that a text takes: its UTF-8 characters without colour escapes. */
+int output_columns(const char *text);
 
 #endif

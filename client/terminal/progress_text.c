@@ -18,9 +18,9 @@ static void view_step(struct progress_view *view, const Weir__StepEvent *step);
 static void view_info(struct progress_view *view, const Weir__RunInfo *info);
 static void bar_unicode(double fraction, int cells, char *bar);
 static void bar_ascii(double fraction, int cells, char *bar);
-static void line_running(const struct progress_view *view, const struct progress_style *style, char *line);
-static void line_waiting(const struct progress_view *view, const struct progress_style *style, char *line);
-static void line_numbers(const struct progress_view *view, const struct progress_style *style, char *line);
+static void line_running(const struct progress_view *view, const struct live_style *style, char *line);
+static void line_waiting(const struct progress_view *view, const struct live_style *style, char *line);
+static void line_numbers(const struct progress_view *view, const struct live_style *style, char *line);
 static void epoch_text(const struct progress_view *view, char text[OUTPUT_TEXT_MAX]);
 static bool add_if_fits(char *line, int width, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
@@ -81,8 +81,7 @@ double progress_seconds_left(const struct progress_view *view) {
          view->recent_seconds / view->recent_steps;
 }
 
-void progress_bar(double fraction, int width, const struct progress_style *style,
-                  char bar[PROGRESS_BAR_MAX]) {
+void progress_bar(double fraction, int width, const struct live_style *style, char bar[PROGRESS_BAR_MAX]) {
   int cells = (width < 3 ? 3 : width > 200 ? 200 : width) - 2;
   fraction = fraction > 0 ? fmin(fraction, 1) : 0;
   if (style->is_unicode)
@@ -111,7 +110,7 @@ static void bar_ascii(double fraction, int cells, char *bar) {
   strcpy(bar + 1 + cells, "]");
 }
 
-void progress_live_lines(const struct progress_view *view, const struct progress_style *style,
+void progress_live_lines(const struct progress_view *view, const struct live_style *style,
                          char first[PROGRESS_LINE_MAX], char second[PROGRESS_LINE_MAX]) {
   if (view->step == 0)
     line_waiting(view, style, first);
@@ -121,7 +120,7 @@ void progress_live_lines(const struct progress_view *view, const struct progress
 }
 
 /* The name, the bar over what is left between, and as much of the tail as fits. */
-static void line_running(const struct progress_view *view, const struct progress_style *style, char *line) {
+static void line_running(const struct progress_view *view, const struct live_style *style, char *line) {
   char percent[16], steps[64], whole[128], epoch[OUTPUT_TEXT_MAX], bar[PROGRESS_BAR_MAX];
   const char *tails[] = {whole, steps, percent};
   double fraction = view->steps > 0 ? (double)view->step / (double)view->steps : 0;
@@ -144,7 +143,7 @@ static void line_running(const struct progress_view *view, const struct progress
            style->is_coloured ? "\033[32m" : "", bar, style->is_coloured ? "\033[0m" : "", tails[t]);
 }
 
-static void line_waiting(const struct progress_view *view, const struct progress_style *style, char *line) {
+static void line_waiting(const struct progress_view *view, const struct live_style *style, char *line) {
   char state[OUTPUT_TEXT_MAX];
   line[0] = '\0';
   add_if_fits(line, style->width, "%s", view->run);
@@ -158,7 +157,7 @@ static const char *standing_text(const struct progress_view *view, char text[OUT
                                               : output_state(view->state, text);
 }
 
-static void line_numbers(const struct progress_view *view, const struct progress_style *style, char *line) {
+static void line_numbers(const struct progress_view *view, const struct live_style *style, char *line) {
   const char *dot = style->is_unicode ? " · " : " | ";
   char text[OUTPUT_TEXT_MAX];
   bool is_held_up =
@@ -195,7 +194,7 @@ static bool add_if_fits(char *line, int width, const char *format, ...) {
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  if (progress_columns(line) + progress_columns(text) >= width ||
+  if (output_columns(line) + output_columns(text) >= width ||
       strlen(line) + strlen(text) >= PROGRESS_LINE_MAX)
     return false;
   strcat(line, text);
@@ -233,19 +232,4 @@ void progress_eval_line(const struct progress_view *view, const Weir__EvalEvent 
                                  text);
   snprintf(line + length, PROGRESS_LINE_MAX - length, "  after %s",
            output_duration(view->trained_seconds, text));
-}
-
-int progress_columns(const char *text) {
-  int columns = 0;
-  for (; *text; text++) {
-    if (text[0] == '\033' && text[1] == '[') {
-      while (*text && *text != 'm')
-        text++;
-      if (!*text)
-        break;
-    } else if (((unsigned char)*text & 0xc0) != 0x80) {
-      columns++;
-    }
-  }
-  return columns;
 }

@@ -6,15 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "client/terminal/live.h"
 #include "training.pb-c.h"
 
 enum { PROGRESS_LINE_MAX = 2048, PROGRESS_BAR_MAX = 1024 };
-
-/* Where it is written to. */
-struct progress_style {
-  int width; /* columns; a line never takes the last one */
-  bool is_unicode, is_coloured;
-};
 
 /* What is known of a run. */
 struct progress_view {
@@ -42,12 +37,12 @@ double progress_samples_per_second(const struct progress_view *view); /* NaN bef
 double progress_seconds_left(const struct progress_view *view);       /* NaN when not known */
 
 /* The bar alone: exactly `width` columns (3 to 200). fraction is clamped to [0, 1]. */
-void progress_bar(double fraction, int width, const struct progress_style *style, char bar[PROGRESS_BAR_MAX]);
+void progress_bar(double fraction, int width, const struct live_style *style, char bar[PROGRESS_BAR_MAX]);
 
 /* The two lines of the live display, without line ends, each below style->width columns: name, bar, percent,
    step and epoch; loss, accuracy, time left, samples/s, workers. What does not fit is left out. Before the
    first step the first says what the run waits for; later, when it is held up, the second does. */
-void progress_live_lines(const struct progress_view *view, const struct progress_style *style,
+void progress_live_lines(const struct progress_view *view, const struct live_style *style,
                          char first[PROGRESS_LINE_MAX], char second[PROGRESS_LINE_MAX]);
 
 /* One plain line of the same, for logs. */
@@ -59,8 +54,5 @@ void progress_state_line(const struct progress_view *view, char line[PROGRESS_LI
 /* One line of an evaluation, which stays above the live display. */
 void progress_eval_line(const struct progress_view *view, const Weir__EvalEvent *eval,
                         char line[PROGRESS_LINE_MAX]);
-
-/* Columns that a text takes: its UTF-8 characters without colour escapes. */
-int progress_columns(const char *text);
 
 #endif

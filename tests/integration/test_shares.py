@@ -1,16 +1,11 @@
 """Runs that share the workers of a cluster: who has how many, by priority and weight, and that no bit depends on it."""
 import contextlib
-import fcntl
 import os
-import pty
-import select
 import signal
-import struct
-import subprocess
-import termios
 
 from gate import Gate
 from harness import (PATIENCE, Cluster, Folder, Process, assert_recovered, main, newest_step, program, wait_for, weir)
+from terminal import Terminal, columns
 from test_recovery import kill, undisturbed, write_spec
 
 PRIORITY_KEYS = "priority, workers.min, workers.max, workers.weight, workers.require and train.hold can"
@@ -156,25 +151,10 @@ def test_a_worker_that_drains_has_no_work_whoever_coordinates():
 
 def top_on_a_terminal(cluster, until):
     """What `weir top` has drawn when that was there; it ends by Ctrl-C."""
-    controller, terminal = pty.openpty()
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 20, 60, 0, 0))
-    top = subprocess.Popen([program("weir"), "top", "--coordinator", cluster.address], stdout=terminal, stdin=terminal,
-                           env={**os.environ, "TERM": "xterm"})
-    os.close(terminal)
-    drawn = bytearray()
-
-    def shows():
-        if select.select([controller], [], [], 0)[0]:
-            drawn.extend(os.read(controller, 65536))
-        return until in drawn.decode(errors="replace")
-    try:
-        wait_for(shows, f"{until} on the terminal")
-        top.send_signal(signal.SIGINT)
-        assert top.wait(PATIENCE) == 0
-    finally:
-        top.kill()
-        os.close(controller)
-    return drawn.decode(errors="replace")
+    with Terminal(20, 60, program("weir"), "top", "--coordinator", cluster.address) as top:
+        top.shows(until)
+        top.process.send_signal(signal.SIGINT)
+        return top.ends()
 
 
 def test_top_shows_who_has_the_workers_and_who_waits():
@@ -192,7 +172,7 @@ def test_top_shows_who_has_the_workers_and_who_waits():
         assert " queued, 1. 0 2.5 0/0 0 " in rows[1] and rows[1].endswith(f"waiting for workers: 1 of 3; {first} has 2")
         assert rows[2].startswith("low-") and " queued, 2. -1 1 " in rows[2]
         drawn = top_on_a_terminal(runs.cluster, "queued, 2.")
-        assert "\033[H\033[J" in drawn and max(map(len, drawn.split("\r\n"))) <= 90, "cut to the terminal"
+        assert "\033[H\033[J" in drawn and columns(drawn) <= 60 + 8, "cut to the terminal, and the clock over it"
 
 
 def test_settings_that_cannot_be_are_refused():

@@ -1,10 +1,14 @@
 """weir sweep: a search over the keys of a spec. Its log has the same bytes on any cluster and whatever dies."""
+import csv
+import io
 import json
+import math
 import os
 import re
 import signal
 
 from harness import Cluster, Folder, kept, main, program, wait_for, weir
+from terminal import Terminal, columns
 
 SWEEP = """name: search
 spec: {spec}
@@ -149,6 +153,48 @@ def test_a_stop_that_was_answered_outlives_the_coordinator():
             cluster.coordinator.wait()
             cluster.start_coordinator()
             assert sweep.info()["end"] == "it was stopped"
+
+
+def test_a_terminal_shows_it_live():
+    with Folder() as folder, Cluster(folder) as cluster:
+        sweep = Sweep(cluster, write_sweep(folder, trials=500))
+        watch = program("weir"), "sweep", "watch", sweep.id, "--coordinator", cluster.address
+        with Terminal(30, 90, *watch) as wide, Terminal(30, 90, *watch, TERM="dumb") as dumb, \
+                Terminal(12, 40, *watch, NO_COLOR="1") as narrow:
+            wide.shows("best ", "accuracy 0.", " running", "ON THE WAY", "/500 trials", "\033[32m", "▕")
+            narrow.shows("best accuracy 0.", "/500 trials")
+            dumb.shows("trial 0  step 4  accuracy 0.")
+            wide.resize(10, 30)
+            resized = len(wide.drawn)
+            wait_for(lambda: wide.take() and "best " in wide.text()[resized + 500:], "the view anew")  # behind one frame
+            assert columns(wide.text().rpartition("\033[J")[0].rpartition("\033[J")[2]) < 30
+            sweep.ask("stop", sweep.id)
+            for shown in (wide.ends(), narrow.ends(), dumb.ends()):
+                assert f"{sweep.id}: ended, it was stopped" in shown and "TRIAL  STATE" in shown
+        drawn = narrow.text().rpartition("\033[J")[0]
+        assert columns(drawn) < 40 and not re.search("\033\\[[0-9;]*m", drawn)
+        assert "\033" not in dumb.text()
+
+
+def test_its_table_says_what_varies_and_csv_has_it_all():
+    with Folder() as folder, Cluster(folder) as cluster:
+        sweep = Sweep(cluster, write_sweep(folder))
+        info = sweep.ends()
+        lines = sweep.ask("status", sweep.id).stdout.splitlines()
+        assert lines[2].split() == ["TRIAL", "STATE", "ACCURACY@4", "@8", "@16", "lr", "momentum", "batch"], lines[2]
+        rows = list(csv.DictReader(io.StringIO(sweep.ask("status", sweep.id, "--csv").stdout)))
+        assert [row["trial"] for row in rows] == [line.split()[0] for line in lines[3:]]
+        assert rows[0]["trial"] == str(info["best"]) and math.isclose(float(rows[0]["accuracy"]), info["best_value"])
+        for row in rows:
+            trial = info["trials"][int(row["trial"])]
+            assert (row["run"], row["state"], row["failure"]) == (trial["run"], trial["state"], "")
+            results = [row[f"accuracy@{step}"] for step in (4, 8, 16)]
+            assert all(math.isclose(float(a), b) for a, b in zip(results, trial["results"]))
+            assert [text != "" for text in results] == [at < len(trial["results"]) for at in range(3)]
+            assert all(row[value["path"]] == value["value"] for value in trial["values"])
+        assert "step   16\naccuracy  " in sweep.ask("best", sweep.id).stdout
+        assert "choose one" in sweep.ask("status", sweep.id, "--csv", "--json", status=2).stderr
+        assert "name one" in sweep.ask("status", "--csv", status=2).stderr
 
 
 def test_without_a_cluster_it_has_its_own():

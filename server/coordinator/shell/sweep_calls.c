@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/clock.h"
+#include "server/coordinator/messages/info.h"
 #include "server/coordinator/shell/sweeps.h"
 
 /* Of the trials, and of the records, of one reply, but for the last of each. */
@@ -77,10 +79,44 @@ static void info_fill(const struct shell_sweep *of, Weir__SweepInfo *info) {
   for (int i = 0; i < sweep->n_trials; i++)
     info->failed += sweep->trials[i].state == SWEEP_TRIAL_FAILED;
   info->log_records = (uint64_t)of->n_written;
+  info->begun_steps = sweep->begun_steps;
+  if (!sweep->end)
+    info->seconds = (double)(clock_unix_ms() - of->head->submitted_unix_ms) / 1e3;
   info->submitted_unix_ms = of->head->submitted_unix_ms;
   info->has_best = best != NULL;
   info->best = best ? best->number : 0;
   info->best_value = best ? sweep_value(sweep, best, best->n_results - 1) : 0;
+}
+
+static Weir__SweepProgress *progress_of(const struct sweep_trial *trial, const Weir__RunInfo *run,
+                                        struct arena *arena) {
+  Weir__SweepProgress *progress = arena_new(arena, sizeof *progress);
+  weir__sweep_progress__init(progress);
+  progress->trial = trial->number;
+  progress->state = run->state;
+  progress->step = run->step;
+  progress->steps = run->steps;
+  progress->loss = run->loss;
+  progress->workers = run->workers;
+  progress->samples_per_second = run->samples_per_second;
+  progress->message = run->message;
+  progress->is_ready = trial->is_known;
+  return progress;
+}
+
+/* Of the trials whose runs have begun. */
+static void add_progress(struct coordinator_service *shell, const struct shell_sweep *of,
+                         Weir__SweepInfo *info, struct arena *arena) {
+  const struct sweep *sweep = of->sweep;
+  info->progress = arena_new(arena, (size_t)sweep->n_running * sizeof *info->progress + 1);
+  for (int i = 0; i < sweep->n_trials; i++) {
+    const struct sweep_trial *trial = &sweep->trials[i];
+    char *id = trial->state == SWEEP_TRIAL_RUNNING ? sweep_run_id(of, trial->number) : NULL;
+    Weir__RunInfo run;
+    if (id && coordinator_run_info(shell->core, id, shell_now_ms(), &run))
+      info->progress[info->n_progress++] = progress_of(trial, &run, arena);
+    free(id);
+  }
 }
 
 /* As many as fit, and at least one that is there. */
@@ -109,8 +145,8 @@ static void add_records(const struct shell_sweep *sweep, uint64_t first, Weir__S
   }
 }
 
-void shell_reply_sweep(struct rpc_call *call, const struct shell_sweep *sweep,
-                       const Weir__GetSweepRequest *request) {
+void shell_reply_sweep(struct coordinator_service *shell, struct rpc_call *call,
+                       const struct shell_sweep *sweep, const Weir__GetSweepRequest *request) {
   Weir__SweepInfo info;
   struct arena arena;
   arena_init(&arena);
@@ -119,6 +155,7 @@ void shell_reply_sweep(struct rpc_call *call, const struct shell_sweep *sweep,
     info.spec = sweep->head->spec;
     info.run_spec = sweep->head->run_spec;
   }
+  add_progress(shell, sweep, &info, &arena);
   add_trials(sweep, request->first_trial, &info, &arena);
   if (request->has_records)
     add_records(sweep, request->first_record, &info);
@@ -148,7 +185,7 @@ static void get_sweep(struct coordinator_service *shell, struct rpc_call *call, 
   const Weir__GetSweepRequest *request = message;
   const struct shell_sweep *sweep = find_sweep(shell, call, request->sweep);
   if (sweep)
-    shell_reply_sweep(call, sweep, request);
+    shell_reply_sweep(shell, call, sweep, request);
 }
 
 static void stop_sweep(struct coordinator_service *shell, struct rpc_call *call, const void *message) {

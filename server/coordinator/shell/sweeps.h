@@ -45,8 +45,8 @@ void shell_sweep_saved(struct coordinator_service *shell, struct shell_sweep *sw
 
 /* sweep_calls.c */
 /* Answers with what was asked for. Its log is told as far as the store has it. */
-void shell_reply_sweep(struct rpc_call *call, const struct shell_sweep *sweep,
-                       const Weir__GetSweepRequest *request);
+void shell_reply_sweep(struct coordinator_service *shell, struct rpc_call *call,
+                       const struct shell_sweep *sweep, const Weir__GetSweepRequest *request);
 
 /* wishes.c */
 /* Ends it, and answers the call once the store has that. */

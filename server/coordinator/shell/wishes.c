@@ -102,7 +102,7 @@ static void answer_sweep(struct coordinator_service *shell, const struct wish *w
   if (!sweep)
     rpc_call_fail(wish->call, ERR_NOT_FOUND, "no sweep '%s'", wish->sweep);
   else if (state == SAVE_DONE)
-    shell_reply_sweep(wish->call, sweep, &all);
+    shell_reply_sweep(shell, wish->call, sweep, &all);
   else
     fail_to_keep(shell, wish);
 }

@@ -12,8 +12,8 @@
 #include "client/terminal/output.h"
 #include "client/terminal/progress_text.h"
 
-static const struct progress_style plain = {.width = 80};
-static const struct progress_style fancy = {.width = 80, .is_unicode = true, .is_coloured = true};
+static const struct live_style plain = {.width = 80};
+static const struct live_style fancy = {.width = 80, .is_unicode = true, .is_coloured = true};
 
 static void add_step(struct progress_view *view, uint64_t step, double seconds) {
   Weir__StepEvent body = WEIR__STEP_EVENT__INIT;
@@ -55,7 +55,7 @@ static void a_bar_is_exactly_as_wide_as_asked(void **state) {
   for (int width = 3; width <= 200; width++)
     for (double fraction = -0.1; fraction < 1.2; fraction += 0.0437) {
       progress_bar(fraction, width, &fancy, bar);
-      assert_int_equal(progress_columns(bar), width);
+      assert_int_equal(output_columns(bar), width);
       progress_bar(fraction, width, &plain, bar);
       assert_int_equal((int)strlen(bar), width);
     }
@@ -82,11 +82,11 @@ static void live_lines_never_take_the_last_column(void **state) {
   (void)state;
   view_init(&waiting, "fashion-mnist-k3f9a2");
   for (int width = 1; width <= 250; width++) {
-    struct progress_style style = {.width = width, .is_unicode = width % 2, .is_coloured = width % 3 > 0};
+    struct live_style style = {.width = width, .is_unicode = width % 2, .is_coloured = width % 3 > 0};
     progress_live_lines(&view, &style, first, second);
-    assert_true(progress_columns(first) < width && progress_columns(second) < width);
+    assert_true(output_columns(first) < width && output_columns(second) < width);
     progress_live_lines(&waiting, &style, first, second);
-    assert_true(progress_columns(first) < width && progress_columns(second) < width);
+    assert_true(output_columns(first) < width && output_columns(second) < width);
   }
 }
 
@@ -102,7 +102,7 @@ static void live_lines_tell_all_at_80_columns(void **state) {
 
 static void a_narrow_terminal_keeps_the_percentage(void **state) {
   struct progress_view view = running_view();
-  struct progress_style style = {.width = 20};
+  struct live_style style = {.width = 20};
   char first[PROGRESS_LINE_MAX], second[PROGRESS_LINE_MAX];
   (void)state;
   progress_live_lines(&view, &style, first, second);

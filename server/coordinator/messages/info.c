@@ -164,6 +164,40 @@ bool coordinator_list_checkpoints(const struct coordinator *coordinator, const c
   return true;
 }
 
+static bool is_committed(const struct run *run, uint64_t step) {
+  for (int i = 0; i < run->n_checkpoints; i++)
+    if (run->checkpoints[i]->step == step)
+      return true;
+  return false;
+}
+
+/* Where it computes nothing more for now: its hold or its end. */
+static uint64_t last_for_now(const struct run *run) {
+  uint64_t hold = coordinator_run_hold(run);
+  return hold < run->plan.steps ? hold : run->plan.steps;
+}
+
+bool coordinator_checkpoint_is_coming(const struct coordinator *coordinator, const char *id,
+                                      const uint64_t *wanted, uint64_t *step) {
+  const struct run *run = coordinator_run(coordinator, id);
+  const uint64_t versions[] = {run ? last_for_now(run) : 0, run ? run->checkpointing.step : 0};
+  if (!run || !coordinator_has_blocks(run))
+    return false;
+  for (int i = 0; i < 2; i++) {
+    *step = versions[i];
+    if (*step > 0 && run->step >= *step && !is_committed(run, *step) && (wanted ? *step == *wanted : i == 0))
+      return true;
+  }
+  return false;
+}
+
+bool coordinator_checkpoint_comes_again(const struct coordinator *coordinator, const char *id,
+                                        uint64_t step) {
+  const struct run *run = coordinator_run(coordinator, id);
+  return run && !coordinator_is_over(run) && run->state != WEIR__RUN_STATE__PAUSED &&
+         !is_committed(run, step) && (last_for_now(run) == step || run->checkpointing.step == step);
+}
+
 static double train_seconds(const struct run *run, uint64_t now_ms) {
   return run->trained_seconds + (run->is_clock_running ? (double)(now_ms - run->clock_ms) / 1000 : 0);
 }

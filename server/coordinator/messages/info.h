@@ -71,6 +71,14 @@ int coordinator_check_hold(const struct coordinator *coordinator, const char *id
 bool coordinator_list_checkpoints(const struct coordinator *coordinator, const char *id, struct arena *arena,
                                   Weir__ListCheckpointsReply *reply);
 
+/* The version of the run that it has come to, and whose checkpoint is being made or is made next: that of its
+   hold, the last one, or one that is being written. wanted: that one alone; NULL: the newest. False: there is
+   none, or it is in the store. */
+bool coordinator_checkpoint_is_coming(const struct coordinator *coordinator, const char *id,
+                                      const uint64_t *wanted, uint64_t *step);
+/* Of a version of which that was so: a run that was rolled back since comes to it again. */
+bool coordinator_checkpoint_comes_again(const struct coordinator *coordinator, const char *id, uint64_t step);
+
 /* Lists in the order of submission or joining, built in the arena. */
 void coordinator_list_runs(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
                            Weir__ListRunsReply *reply);

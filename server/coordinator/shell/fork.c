@@ -60,24 +60,19 @@ void fork_base_free(struct fork_base *base) {
   free(base);
 }
 
-static void fork_run(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
-  const Weir__ForkRequest *request = message;
-  const char *parent = shell_find_run(shell, call, request->run);
+void shell_fork_begin(struct coordinator_service *shell, struct rpc_call *call,
+                      const Weir__ForkRequest *request, const char *parent, uint64_t step) {
   struct spec_source settings = {.file = parent,
                                  .settings = (const char *const *)request->settings,
                                  .n_settings = (int)request->n_settings};
   Weir__RunSpec *spec = NULL;
   struct forking *forking;
   struct err err = ERR_NONE;
-  uint64_t step = 0;
-  if (!parent)
-    return;
   if (shell_saves_is_deleting(shell, parent))
     err_set(&err, ERR_INVALID, "run '%s' is being deleted", parent);
   else if (request->n_settings > SETTINGS_MAX)
     err_set(&err, ERR_INVALID, "%zu settings: at most %d", request->n_settings, SETTINGS_MAX);
-  else if (shell_pick_checkpoint(shell, parent, request->has_step ? &request->step : NULL, &step, &err) &&
-           spec_fork(coordinator_run_spec(shell->core, parent), &settings, request->name, &spec, &err) == 0)
+  else if (spec_fork(coordinator_run_spec(shell->core, parent), &settings, request->name, &spec, &err) == 0)
     spec_settle_check(spec, &err);
   if (err.code) {
     rpc_call_finish(call, &err);
@@ -304,8 +299,4 @@ out:
   free(to);
   free(name);
   return err->code;
-}
-
-void shell_fork_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
-  shell_ask(call, message, bytes, fork_run);
 }

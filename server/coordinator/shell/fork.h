@@ -4,6 +4,11 @@
 
 #include "server/coordinator/shell/shell.h"
 
+/* Begins the fork that is asked for; the call is answered later, or refused at once. parent: its whole id.
+   step: of a checkpoint that it has. */
+void shell_fork_begin(struct coordinator_service *shell, struct rpc_call *call,
+                      const Weir__ForkRequest *request, const char *parent, uint64_t step);
+
 /* What goes to the store with the first record of a fork: its own manifest of its parent's blocks. */
 struct fork_base {
   char *parent;

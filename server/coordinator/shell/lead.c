@@ -271,6 +271,7 @@ void shell_let_go(struct coordinator_service *shell, const char *why) {
   set_standing(shell, false, true, why);
   shell_close_watches(shell, why);
   shell_close_wishes(shell, why);
+  shell_close_forks(shell, why);
   shell_sweeps_stop(shell, why);
   shell_close_links(shell, why);
 }

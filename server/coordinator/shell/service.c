@@ -133,6 +133,7 @@ static int event_loop_turn(void *user) {
   }
   shell_sweeps_turn(shell, is_tick);
   shell_wishes_turn(shell, now_ms);
+  shell_forks_turn(shell, now_ms);
   return shell_pump_watches(shell) ? BEHIND_MS : TICK_MS;
 }
 

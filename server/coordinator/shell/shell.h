@@ -12,7 +12,7 @@
    wishes.c    answers calls that change runs, once the store has it
    watch.c     follows runs
    submit.c    takes new runs, submit_pieces.c their pieces
-   fork.c      makes new runs of others' checkpoints
+   fork.c      makes new runs of others' checkpoints, fork_wait.c waits for those that are still written
    download.c  sends models, pieces of them and weights
    saves.c     keeps runs, events and members in the store
    commit.c    commits and deletes checkpoints
@@ -93,6 +93,8 @@ struct coordinator_service {
   struct watch *watches;
   struct wish *wishes; /* calls that wait for the store */
   int n_wishes;
+  struct fork_wait *fork_waits; /* calls that wait for checkpoints */
+  int n_fork_waits;
   struct live_model *models;
   struct saved_run *saves;
   struct members_save *members;
@@ -155,8 +157,11 @@ void shell_submit_on_closed(struct rpc_call *call);
 /* An id NAME-xxxxxx that no run in the store has, however old it is. Blocks. Errors: the store's. */
 int run_id_draw(struct store *store, const char *name, char id[RUN_ID_SIZE], struct err *err);
 
-/* fork.c */
+/* fork_wait.c */
 void shell_fork_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+
+void shell_forks_turn(struct coordinator_service *shell, uint64_t now_ms); /* those that waited go on */
+void shell_close_forks(struct coordinator_service *shell, const char *why);
 
 /* training.c: one message, answered by the event loop if we lead */
 typedef void answer_function(struct coordinator_service *shell, struct rpc_call *call, const void *message);

@@ -7,6 +7,7 @@
 #include "common/base/message.h"
 #include "storage/checkpoint/checkpoint.h"
 #include "tests/support/coordinator/service_members.h"
+#include "tests/support/storage/checkpoint_fixture.h"
 
 enum { SETTINGS = 3, GARBAGE = 400 };
 
@@ -95,6 +96,111 @@ static void a_checkpoint_that_has_gone_is_named(void **state) {
   free(id);
 }
 
+/* A run that is held at step 2, whose checkpoint its server was told to write. */
+static char *hold_run(struct service_fixture *f, struct rpc_reader *server, struct rpc_reader *worker) {
+  Weir__RunHeld held = WEIR__RUN_HELD__INIT;
+  char *id;
+  f->spec->train->steps = TINY_STEPS;
+  f->spec->train->has_hold = true;
+  f->spec->train->hold = held.step = 2;
+  held.run = id = submit_run(f);
+  begin_run(f, id, server, worker);
+  tell_step(f, server, id, 0);
+  tell_step(f, server, id, 1);
+  held.incarnation = f->incarnation;
+  member_tell(server, WEIR__MEMBER_MESSAGE__BODY_HELD, &held);
+  message_free(expect_order(server, WEIR__ORDER__BODY_HOLD));
+  assert_int_equal(expect_write(server), 2);
+  return id;
+}
+
+/* A call that is not waited for. */
+static struct rpc_reader *ask_for_fork(struct service_fixture *f, Weir__ForkRequest *request) {
+  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_FORK_RUN, patience_ms());
+  struct err err = ERR_NONE;
+  assert_int_equal(rpc_reader_send(reader, request, &err), 0);
+  rpc_reader_half_close(reader);
+  return reader;
+}
+
+static void a_fork_of_a_held_run_waits_for_the_checkpoint_there(void **state) {
+  struct service_fixture *f = *state;
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER), *asked[2];
+  char *id = hold_run(f, server, worker);
+  Weir__ForkRequest request = WEIR__FORK_REQUEST__INIT;
+  Weir__ForkReply *reply;
+  struct err err = ERR_NONE;
+  request.run = id;
+  asked[0] = ask_for_fork(f, &request);
+  request.has_step = true;
+  request.step = 2;
+  asked[1] = ask_for_fork(f, &request);
+  assert_int_equal(count_runs(f), 1); /* asked behind them */
+  write_blocks(f, server, id, 2);
+  for (int i = 0; i < 2; i++) {
+    if (rpc_reader_next(asked[i], (void **)&reply, &err) || !reply)
+      fail_msg("%s", err.text);
+    assert_int_equal(reply->step, 2);
+    message_free(reply);
+    rpc_reader_close(asked[i]);
+  }
+  assert_int_equal(count_runs(f), 3);
+  rpc_reader_close(server);
+  rpc_reader_close(worker);
+  free(id);
+}
+
+static void a_fork_that_waits_for_a_run_which_ends_is_refused(void **state) {
+  struct service_fixture *f = *state;
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER), *asked;
+  char *id = hold_run(f, server, worker);
+  Weir__ForkRequest request = WEIR__FORK_REQUEST__INIT;
+  Weir__ForkReply *reply;
+  Weir__RunInfo *info;
+  struct err err = ERR_NONE;
+  request.run = id;
+  asked = ask_for_fork(f, &request);
+  assert_int_equal(count_runs(f), 1);
+  assert_int_equal(ask_run(f, RPC_CANCEL, id, &info, &err), 0);
+  message_free(info);
+  assert_int_equal(rpc_reader_next(asked, (void **)&reply, &err), ERR_NOT_FOUND);
+  assert_non_null(strstr(err.text, "has no checkpoint"));
+  assert_int_equal(count_runs(f), 1);
+  rpc_reader_close(asked);
+  rpc_reader_close(server);
+  rpc_reader_close(worker);
+  free(id);
+}
+
+static void a_step_that_is_to_come_or_never_comes_is_refused(void **state) {
+  struct service_fixture *f = *state;
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER);
+  char *id = train_with_checkpoints(f, server, worker, 4, 3);
+  static const struct {
+    uint64_t step;
+    const char *text;
+  } cases[] = {{3, "has no checkpoint at step 3 (it has: 2, 4)"},
+               {TINY_STEPS - 1, "not yet to"},
+               {TINY_STEPS + 1, " steps: there is no step "}};
+  Weir__ForkRequest request = WEIR__FORK_REQUEST__INIT;
+  Weir__ForkReply *reply;
+  struct err err;
+  request.run = id;
+  request.has_step = true;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    request.step = cases[i].step;
+    assert_int_equal(fork_run(f, &request, &reply, &err), ERR_NOT_FOUND);
+    if (!strstr(err.text, cases[i].text))
+      fail_msg("%s", err.text);
+  }
+  rpc_reader_close(server);
+  rpc_reader_close(worker);
+  free(id);
+}
+
 static void garbage_is_refused_and_leaves_no_run(void **state) {
   struct service_fixture *f = *state;
   static char *const settings[] = {"",
@@ -159,6 +265,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(a_fork_has_a_manifest_of_its_parents_blocks),
       TEST(a_checkpoint_that_has_gone_is_named),
+      TEST(a_fork_of_a_held_run_waits_for_the_checkpoint_there),
+      TEST(a_fork_that_waits_for_a_run_which_ends_is_refused),
+      TEST(a_step_that_is_to_come_or_never_comes_is_refused),
       TEST(garbage_is_refused_and_leaves_no_run),
   };
   log_set_level(LOG_ERROR + 1);

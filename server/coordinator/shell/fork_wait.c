@@ -1,0 +1,133 @@
+/* Which checkpoint a fork begins with: one that is in the store or, of a version that the run has come to,
+   one that is still being written, for which the call waits. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "common/base/message.h"
+#include "server/coordinator/messages/info.h"
+#include "server/coordinator/shell/fork.h"
+
+enum { FORK_WAITS_MAX = 256, WAIT_MS = 45000 };
+
+/* A call that waits; in shell->fork_waits. */
+struct fork_wait {
+  struct rpc_call *call;
+  Weir__ForkRequest *request;
+  char *parent;
+  uint64_t step, until_ms;
+  struct fork_wait *next;
+};
+
+static bool wait_is_over(struct coordinator_service *shell, struct fork_wait *wait, uint64_t now_ms);
+static void fork_await(struct coordinator_service *shell, struct rpc_call *call,
+                       const Weir__ForkRequest *request, const char *parent, uint64_t step);
+static void explain_step(struct coordinator_service *shell, const char *parent, uint64_t step,
+                         struct err *err);
+
+static void fork_run(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  const Weir__ForkRequest *request = message;
+  const char *parent = shell_find_run(shell, call, request->run);
+  const uint64_t *wanted = request->has_step ? &request->step : NULL;
+  struct err err = ERR_NONE;
+  uint64_t step = 0;
+  if (!parent)
+    return;
+  if (coordinator_checkpoint_is_coming(shell->core, parent, wanted, &step)) {
+    fork_await(shell, call, request, parent, step);
+  } else if (shell_pick_checkpoint(shell, parent, wanted, &step, &err)) {
+    shell_fork_begin(shell, call, request, parent, step);
+  } else {
+    if (wanted)
+      explain_step(shell, parent, *wanted, &err);
+    rpc_call_finish(call, &err);
+  }
+}
+
+/* Of a step that the run has not come to: that says more than which checkpoints it has. */
+static void explain_step(struct coordinator_service *shell, const char *parent, uint64_t step,
+                         struct err *err) {
+  Weir__RunInfo info;
+  CHECK(coordinator_run_info(shell->core, parent, shell_now_ms(), &info));
+  if (info.steps > 0 && step > info.steps)
+    err_set(err, ERR_NOT_FOUND, "run '%s' has %" PRIu64 " steps: there is no step %" PRIu64, parent,
+            info.steps, step);
+  else if (!coordinator_run_is_over(shell->core, parent) && step > info.step)
+    err_set(err, ERR_NOT_FOUND,
+            "run '%s' has come to step %" PRIu64 ", not yet to %" PRIu64
+            ": fork it once 'weir checkpoints %s' lists that one, if its checkpoint.every_steps has it made",
+            parent, info.step, step, parent);
+}
+
+static void fork_await(struct coordinator_service *shell, struct rpc_call *call,
+                       const Weir__ForkRequest *request, const char *parent, uint64_t step) {
+  struct fork_wait *wait;
+  if (shell->n_fork_waits >= FORK_WAITS_MAX) {
+    rpc_call_fail(call, ERR_BUSY, "%d forks wait for checkpoints: try again", FORK_WAITS_MAX);
+    return;
+  }
+  wait = mem_new(sizeof *wait);
+  *wait = (struct fork_wait){.call = call,
+                             .request = message_copy(request),
+                             .parent = mem_strdup(parent),
+                             .step = step,
+                             .until_ms = shell_now_ms() + WAIT_MS,
+                             .next = shell->fork_waits};
+  shell->fork_waits = wait;
+  shell->n_fork_waits++;
+}
+
+static void wait_free(struct fork_wait *wait) {
+  message_free(wait->request);
+  free(wait->parent);
+  free(wait);
+}
+
+void shell_forks_turn(struct coordinator_service *shell, uint64_t now_ms) {
+  struct fork_wait **at = &shell->fork_waits, *wait;
+  while ((wait = *at)) {
+    if (!wait_is_over(shell, wait, now_ms)) {
+      at = &wait->next;
+      continue;
+    }
+    *at = wait->next;
+    shell->n_fork_waits--;
+    wait_free(wait);
+  }
+}
+
+/* The call is then answered, or the fork begins. */
+static bool wait_is_over(struct coordinator_service *shell, struct fork_wait *wait, uint64_t now_ms) {
+  struct err err = ERR_NONE;
+  uint64_t step;
+  Weir__RunInfo info;
+  if (!coordinator_run_info(shell->core, wait->parent, now_ms, &info)) {
+    rpc_call_fail(wait->call, ERR_NOT_FOUND, "run '%s' was deleted", wait->parent);
+    return true;
+  }
+  if (coordinator_checkpoint_comes_again(shell->core, wait->parent, wait->step)) {
+    if (now_ms < wait->until_ms)
+      return false;
+    rpc_call_fail(wait->call, ERR_UNAVAILABLE,
+                  "the checkpoint of step %" PRIu64 " of run '%s' is still being made%s%s: try again",
+                  wait->step, wait->parent, *info.store_message ? ": " : "", info.store_message);
+  } else if (shell_pick_checkpoint(shell, wait->parent, &wait->step, &step, &err)) {
+    shell_fork_begin(shell, wait->call, wait->request, wait->parent, step);
+  } else {
+    rpc_call_finish(wait->call, &err);
+  }
+  return true;
+}
+
+void shell_close_forks(struct coordinator_service *shell, const char *why) {
+  struct fork_wait *wait;
+  while ((wait = shell->fork_waits)) {
+    shell->fork_waits = wait->next;
+    rpc_call_fail(wait->call, ERR_UNAVAILABLE, "%s", why);
+    wait_free(wait);
+  }
+  shell->n_fork_waits = 0;
+}
+
+void shell_fork_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, fork_run);
+}

@@ -25,6 +25,7 @@ import shares  # noqa: E402
 import stage_death  # noqa: E402
 import stage_memory  # noqa: E402
 import straggler  # noqa: E402
+import sweep_stop  # noqa: E402
 import turns  # noqa: E402
 from harness import Folder, done_event, program, weir  # noqa: E402
 
@@ -139,7 +140,7 @@ PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench
          "shares": shares.main,
          "coordinator": bench_coordinator,
          "straggler": straggler.main, "memory": memory.main, "recompute": bench_recompute, "pipeline": bench_pipeline,
-         "search": bench_search,
+         "search": bench_search, "sweep-stop": sweep_stop.main,
          "external": external.main, "stage-memory": stage_memory.main, "stage-death": stage_death.main,
          "large": checkpoints.bench_large}
 

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 
+from gate import Gate
 from harness import Cluster, Folder, kept, main, program, wait_for, weir
 from terminal import Terminal, columns
 
@@ -141,6 +142,18 @@ def test_a_sweep_is_stopped():
                  "the end of its trials")  # of which the last may not have begun
         wait_for(lambda: all(worker["state"] == "idle" for worker in cluster.json("workers")), "idle workers")
         assert sweep.id in sweep.ask("status").stdout
+
+
+def test_a_trial_that_is_stopped_frees_its_worker_before_its_step_ends():
+    with Folder() as folder, Cluster(folder, workers=0, gate=Gate(folder)) as cluster:
+        cluster.gate.stop_at(3)  # what the worker computes of the next step never arrives
+        cluster.add_worker()
+        sweep = Sweep(cluster, write_sweep(folder, schedule="{name: none}", trials=500), "concurrency=1")
+        run = sweep.id + "-0000"
+        wait_for(lambda: cluster.json("status", run)["step"] == 4, "a trial within a step")
+        sweep.ask("stop", sweep.id)
+        weir("submit", folder.file("spec-2-12.yaml"), "train.steps=3", "--follow", "--coordinator", cluster.address)
+        assert cluster.json("status", run)["step"] == 4  # the other run had the worker meanwhile
 
 
 def test_a_stop_that_was_answered_outlives_the_coordinator():

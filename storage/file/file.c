@@ -107,7 +107,7 @@ struct placing {
 static int place_write(const struct file_store *store, const struct store_block *block, bool syncs,
                        struct placing *placing, struct err *err) {
   placing->path = block_path(store, block->sha256);
-  if (file_make_parents(placing->path, syncs, err))
+  if (file_make_parents(placing->path, false, err)) /* synced with the block's own name */
     return err->code;
   placing->temporary = file_write_temporary(store->temporary, block->parts, block->n_parts, syncs, err);
   return placing->temporary ? 0 : err->code;

@@ -61,7 +61,7 @@ static int guard_check(const struct file_store *store, const struct store_record
 static int record_replace(struct file_store *store, const char *path, const struct iovec *content,
                           struct err *err) {
   char *temporary;
-  int rc = file_make_parents(path, true, err);
+  int rc = file_make_parents(path, false, err); /* synced below */
   if (rc || !(temporary = file_write_temporary(store->temporary, content, 1, true, err)))
     return err->code;
   if (rename(temporary, path)) {

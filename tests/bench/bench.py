@@ -26,6 +26,7 @@ import stage_death  # noqa: E402
 import stage_memory  # noqa: E402
 import straggler  # noqa: E402
 import sweep_stop  # noqa: E402
+import trials  # noqa: E402
 import turns  # noqa: E402
 from harness import Folder, done_event, program, weir  # noqa: E402
 
@@ -140,7 +141,7 @@ PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench
          "shares": shares.main,
          "coordinator": bench_coordinator,
          "straggler": straggler.main, "memory": memory.main, "recompute": bench_recompute, "pipeline": bench_pipeline,
-         "search": bench_search, "sweep-stop": sweep_stop.main,
+         "search": bench_search, "sweep-stop": sweep_stop.main, "trials": trials.main,
          "external": external.main, "stage-memory": stage_memory.main, "stage-death": stage_death.main,
          "large": checkpoints.bench_large}
 

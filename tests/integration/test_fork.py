@@ -228,7 +228,7 @@ def test_a_coordinator_that_dies_while_it_makes_a_fork_leaves_a_whole_one_or_not
         run, step = forks.parent(forks.spec())
         expected, known, left = forks.end(run), {run}, set()
         records = folder.file("store/records/runs")
-        for at in range(9, 100):  # of each time that a file or a folder of the runs is synced: before it, and after it
+        for at in range(5, 100):  # of each time that a file or a folder of the runs is synced: before it, and after it
             with Folder() as own:
                 shim = Shim(own, at, records, call=CALLS.index("sync"), is_armed=False)
                 variables = dict(part.split("=", 1) for part in shim.command[1:])

@@ -32,6 +32,7 @@ struct members_save {
   struct err err;
 };
 
+static void start_if_awaited(struct coordinator_service *shell, struct saved_run *run);
 static void start_save(struct coordinator_service *shell, struct saved_run *run);
 static void save_job_run(struct task *task);
 static int write_run(struct save_job *job);
@@ -109,7 +110,13 @@ void shell_save(struct coordinator_service *shell, const struct coordinator_acti
   run->newest++;
   run->is_awaited |= action->is_awaited;
   run->retry_ms = 0;
-  start_save(shell, run);
+  start_if_awaited(shell, run);
+}
+
+void shell_saves_hurry(struct coordinator_service *shell, const char *run) {
+  struct saved_run *saved = shell_find_saved(shell, run);
+  if (saved)
+    start_save(shell, saved);
 }
 
 uint64_t shell_saves_newest(struct coordinator_service *shell, const char *run) {
@@ -202,6 +209,13 @@ void shell_saves_fini(struct coordinator_service *shell) {
     message_free(shell->members->saving);
     free(shell->members);
   }
+}
+
+/* What nobody waits for is written at the next tick, unless a newer record has come by then: a short run
+   passes through most of its states in less. */
+static void start_if_awaited(struct coordinator_service *shell, struct saved_run *run) {
+  if (run->is_awaited || run->submitter || run->base)
+    start_save(shell, run);
 }
 
 /* One at a time of each run, so that its retries never bring an older state back. */
@@ -329,7 +343,7 @@ static void save_succeeded(struct coordinator_service *shell, struct saved_run *
     rpc_call_reply(run->submitter, run->forked ? (void *)run->forked : (void *)&reply, NULL);
     run->submitter = NULL;
   }
-  start_save(shell, run);
+  start_if_awaited(shell, run);
   shell_store_message(shell, shell->save_message, "");
   if (job->is_awaited)
     shell_step(shell, &event);

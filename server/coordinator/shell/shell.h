@@ -223,7 +223,9 @@ void shell_saves_await(struct coordinator_service *shell, const char *run, struc
 /* The same of a fork, whose base goes with its first record; the reply is that of its call. base is taken. */
 void shell_saves_await_fork(struct coordinator_service *shell, struct rpc_call *call, struct fork_base *base,
                             const Weir__ForkReply *reply);
+/* At once where it is waited for, or goes with one that is; else at the next tick, or now. */
 void shell_save(struct coordinator_service *shell, const struct coordinator_action *action);
+void shell_saves_hurry(struct coordinator_service *shell, const char *run);
 /* The number of the newest record of the run that was to be saved, and whether the store has it, or a newer
    one. FAILED: it is tried again. */
 enum save_state { SAVE_UNDER_WAY, SAVE_DONE, SAVE_FAILED };

@@ -31,6 +31,7 @@ void shell_wish(struct coordinator_service *shell, struct rpc_call *call, const 
   if (!has_room(shell, call))
     return;
   shell_step(shell, event);
+  shell_saves_hurry(shell, run);
   wish_add(shell,
            &(struct wish){.call = call, .run = mem_strdup(run), .record = shell_saves_newest(shell, run)});
 }

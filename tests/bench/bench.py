@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
 the same run. With names of parts, only those: training, engine, optimizers, data, data-plane, checkpoints, collective,
-groups, turns, fork, crowd, shares, coordinator, straggler, memory, recompute, pipeline; only by their names search, external,
-stage-memory, stage-death and large (`make bench LARGE=1`).
+groups, turns, fork, crowd, shares, coordinator, straggler, memory, recompute, pipeline; only by their names search, trials,
+sweep-stop, external, stage-memory, stage-death and large (`make bench LARGE=1`).
 
 Machines are noisy: rounds alternate between the sides, and medians and ratios are what to quote. PyTorch's side runs
 where `make parity` has installed it."""

@@ -1,4 +1,4 @@
-/* The runs of a worker: the one that it computes, and those that rest (worker/resting.h). */
+/* The runs of a worker: those that it computes, beside each other, and those that rest (worker/resting.h). */
 #ifndef WEIR_WORKER_HOSTING_H
 #define WEIR_WORKER_HOSTING_H
 
@@ -7,6 +7,9 @@
 #include "common/rpc/client.h"
 #include "peers.pb-c.h"
 #include "worker/device.h"
+
+/* As many are computed at a time; on GPUs, whose memory is one run's, one. */
+enum { HOSTED_MAX = 4 };
 
 struct hosting;
 
@@ -30,7 +33,8 @@ void hosting_free(struct hosting *hosting); /* after hosting_end */
 /* The following may be called by one thread at a time. A run that is to end while one of its executions hangs
    ends the process. */
 
-/* The run is to be computed, in place of another one. What is there of it already is not loaded again. */
+/* The run is to be computed, too. What is there of it already is not loaded again. One too many is refused.
+ */
 void hosting_load(struct hosting *hosting, const Weir__LoadRun *load, struct rpc_channel *coordinator);
 /* It is to be computed no more. This and the following ignore runs that are not there. */
 void hosting_unload(struct hosting *hosting, const Weir__UnloadRun *unload);
@@ -38,14 +42,14 @@ void hosting_view(struct hosting *hosting, const Weir__View *view, const char *w
 void hosting_reissue(struct hosting *hosting, const Weir__Reissue *order);
 /* The membership has ended: see run_mute. */
 void hosting_mute(struct hosting *hosting);
-void hosting_end(struct hosting *hosting); /* all runs */
+void hosting_end(struct hosting *hosting); /* all runs; waits for them */
 /* Forgets runs that have rested for long. Returns when there will be others (clock_now_ns); 0: never. */
 uint64_t hosting_forget_old(struct hosting *hosting);
 
 /* Any thread. */
 
 bool hosting_is_idle(struct hosting *hosting); /* it computes none */
-/* What Hello says of all of them; what Heartbeat says of the run that it computes, and messages of its team.
+/* What Hello says of all of them; what Heartbeat says of those that it computes, and messages of their teams.
  */
 void hosting_hello(struct hosting *hosting, Weir__Hello *hello, struct arena *arena);
 void hosting_beat(struct hosting *hosting, Weir__Heartbeat *heartbeat, struct arena *arena);

@@ -40,9 +40,8 @@ struct worker {
   pthread_t signals;
   bool has_lost_device; /* atomic */
 
-  char *id;        /* of the newest membership; worker_serve's thread */
-  bool is_member;  /* likewise */
-  struct run *run; /* NULL: idle; worker_serve's thread, which changes it under the lock */
+  char *id;       /* of the newest membership; worker_serve's thread */
+  bool is_member; /* likewise */
 
   pthread_mutex_t lock; /* what follows */
   pthread_cond_t changed;
@@ -180,7 +179,7 @@ static uint64_t worker_post(struct worker *worker, struct event event) {
   return number;
 }
 
-/* What another coordinator is to know: the run that we went on with, and that we drain. */
+/* What another coordinator is to know: the runs that we went on with, and that we drain. */
 static void on_hello(void *user, Weir__Hello *hello, struct arena *arena) {
   struct worker *worker = user;
   pthread_mutex_lock(&worker->lock);
@@ -202,8 +201,8 @@ static void on_order(void *user, const Weir__Order *order) {
   worker_post(user, (struct event){.kind = EVENT_ORDER, .order = message_copy(order)});
 }
 
-/* Returns when every order of the lost membership was acted on and the run was muted, so that nothing of it
-   is said in the next one. */
+/* Returns when every order of the lost membership was acted on and the runs were muted, so that nothing of
+   them is said in the next one. */
 static void on_lost(void *user, const struct err *err) {
   struct worker *worker = user;
   uint64_t number = worker_post(worker, (struct event){.kind = EVENT_LOST});
@@ -243,7 +242,7 @@ static void worker_send(void *user, const Weir__MemberMessage *message) {
     log_event(LOG_WARN, "worker", "not_told", "code=%s", err_name(code));
 }
 
-/* Takes no lock: on_hello takes the run's under ours. */
+/* Takes no lock: a run calls it under its own. */
 static void on_device_lost(void *user) {
   struct worker *worker = user;
   __atomic_store_n(&worker->has_lost_device, true, __ATOMIC_RELEASE);

@@ -1,5 +1,5 @@
-/* The worker process: a member of the cluster that computes one run at a time, as the coordinator orders,
-   and keeps some loaded that may come back. */
+/* The worker process: a member of the cluster that computes some runs beside each other, as the coordinator
+   orders, and keeps others loaded that may come back. */
 #ifndef WEIR_WORKER_WORKER_H
 #define WEIR_WORKER_WORKER_H
 

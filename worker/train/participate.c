@@ -42,6 +42,7 @@ struct share view_share(const Weir__View *view, const char *worker) {
       continue;
     share.microbatches = (struct task_range){assignment->microbatch_begin, assignment->microbatch_end};
     share.chunks = (struct task_range){assignment->eval_begin, assignment->eval_end};
+    share.executors = assignment->executors;
     share.follows = assignment->follows && range_is_empty(share.microbatches) && range_is_empty(share.chunks);
   }
   return share;
@@ -100,10 +101,11 @@ static void run_apply_view_locked(struct run *run) {
   has_same_group &= run_apply_mates_locked(run);
   is_idle |= run->edges && run->mates.number == 0 && !run->share.follows;
   log_event(LOG_INFO, "worker", "view",
-            "run=%s number=%llu incarnation=%llu microbatches=%u..%u chunks=%u..%u follows=%d hold=%llu",
+            "run=%s number=%llu incarnation=%llu microbatches=%u..%u chunks=%u..%u follows=%d executors=%u "
+            "hold=%llu",
             run->load->run, (unsigned long long)view->number, (unsigned long long)view->incarnation,
             run->share.microbatches.begin, run->share.microbatches.end, run->share.chunks.begin,
-            run->share.chunks.end, run->share.follows, (unsigned long long)view->hold);
+            run->share.chunks.end, run->share.follows, run->share.executors, (unsigned long long)view->hold);
   message_free(run->applied);
   run->applied = view;
   run->incarnation = view->incarnation;

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "common/agree/float_setting.h"
+#include "common/agree/spec.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
@@ -14,6 +15,7 @@
 #include "worker/train/group/meet.h"
 #include "worker/train/group/relay.h"
 #include "worker/train/participate.h"
+#include "worker/train/run/load_memory.h"
 #include "worker/train/run/run_state.h"
 #include "worker/train/run/steps.h"
 #include "worker/train/workmates.h"
@@ -22,6 +24,7 @@ enum { QUESTION_MS = 3000, MEETING_MS = 10000, END_MS = 10000 };
 
 static void *run_main(void *argument);
 static int run_load(struct run *run, bool *is_bad_input, struct err *err);
+static int run_make_programs(struct run *run, bool *is_bad_input, struct err *err);
 static void run_be_loaded_locked(struct run *run);
 static void run_tell_loaded_locked(struct run *run);
 
@@ -112,6 +115,14 @@ bool run_is_alive(struct run *run, uint64_t *incarnation) {
   *incarnation = run->incarnation;
   pthread_mutex_unlock(&run->lock);
   return is_alive;
+}
+
+bool run_is_lost(struct run *run) {
+  bool is_lost;
+  pthread_mutex_lock(&run->lock);
+  is_lost = run->phase == RUN_FAILED && run->is_muted;
+  pthread_mutex_unlock(&run->lock);
+  return is_lost;
 }
 
 void run_stages(const struct run *run, uint32_t *begin, uint32_t *end) {
@@ -261,22 +272,36 @@ static void *run_main(void *argument) {
   return NULL;
 }
 
+static struct load_options run_load_options(struct run *run) {
+  return (struct load_options){.coordinator = run->options.coordinator,
+                               .data_root = run->options.data_root,
+                               .executors = run->options.threads,
+                               .readers = run->options.readers,
+                               .devices = run->options.n_devices > 0 ? run->options.devices : NULL,
+                               .device_bytes = run->options.device_bytes,
+                               .stage_begin = (int)run->load->stage_begin,
+                               .stage_end = (int)run->load->stage_end,
+                               .fetch = &run->fetch,
+                               .kept = run->options.kept,
+                               .promises = run->options.promises};
+}
+
+static bool are_others_beside(const struct run *run) {
+  return run->options.are_others_beside && run->options.are_others_beside(run->options.user, run);
+}
+
+static bool make_room(const struct run *run) {
+  return run->options.make_room && run->options.make_room(run->options.user, run);
+}
+
 /* Everything that is made once: data, model, weights, programs. Blocks. */
 static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
-  struct load_options options = {.coordinator = run->options.coordinator,
-                                 .data_root = run->options.data_root,
-                                 .executors = run->options.threads,
-                                 .readers = run->options.readers,
-                                 .devices = run->options.n_devices > 0 ? run->options.devices : NULL,
-                                 .device_bytes = run->options.device_bytes,
-                                 .stage_begin = (int)run->load->stage_begin,
-                                 .stage_end = (int)run->load->stage_end,
-                                 .fetch = &run->fetch,
-                                 .kept = run->options.kept};
+  struct load_options options = run_load_options(run);
   const struct model *model;
+  run->is_crowded = are_others_beside(run);
   while (loaded_open(&options, run->load, &run->loaded, is_bad_input, err)) {
-    if (err->code != ERR_NO_MEMORY || !run->options.make_room || !run->options.make_room(run->options.user))
-      return err->code;
+    if (err->code != ERR_NO_MEMORY || !make_room(run))
+      goto out;
     *err = ERR_NONE;
     options.kept = NULL; /* it was taken */
   }
@@ -289,22 +314,73 @@ static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
   for (uint32_t b = 0; b < model->n_blocks; b++)
     run->block_elems[b] = model->blocks[b].elems;
   steps_init(run);
-  if (weights_new(model, &run->weights, err))
-    return err->code;
-  *is_bad_input = executors_cut(run, err) == ERR_INVALID;
-  if (err->code)
-    return err->code;
+  if (weights_new(model, &run->weights, err) || run_make_programs(run, is_bad_input, err))
+    goto out;
+  weights_pin(run->weights, run->options.backend); /* by the devices that programs are on now */
+  loader_pin(run->loaded.loader, run->options.backend);
+out:
+  run->is_crowded = err->code && (run->is_crowded || are_others_beside(run));
+  return err->code;
+}
+
+/* What the programs of all executors take of this machine's memory. */
+static uint64_t run_programs_bytes(const struct run *run) {
+  const struct backend_def *backend = run->options.backend;
+  uint64_t bytes = 0;
+  for (int i = 0; i < run->n_executors && run->options.n_devices == 0; i++) {
+    const struct executor *executor = &run->executors[i];
+    bytes += backend->memory_bytes(executor->train);
+    bytes += executor->eval ? backend->memory_bytes(executor->eval) : 0;
+  }
+  return bytes;
+}
+
+static int run_start_executors(struct run *run, struct err *err) {
+  struct load_options options = run_load_options(run);
   executors_start(run);
   pthread_mutex_lock(&run->lock);
   while (run->n_prepared < run->n_executors)
     pthread_cond_wait(&run->changed, &run->lock);
   *err = run->prepare_err;
   pthread_mutex_unlock(&run->lock);
-  weights_pin(run->weights, run->options.backend); /* by the devices that programs are on now */
-  loader_pin(run->loaded.loader, run->options.backend);
   if (err->code == ERR_NO_MEMORY && options.devices && run->cuts.n_stages == 1)
     loaded_advise_memory(&options, &run->loaded, 0, err);
-  *is_bad_input = err->code == ERR_UNSUPPORTED || err->code == ERR_INVALID;
+  return err->code;
+}
+
+/* Programs that adapt to the memory that there is are given all of it that no other run was promised, and
+   nothing else is promised before it is known what they take. */
+static int run_try_programs(struct run *run, bool *is_bad_input, struct err *err) {
+  const Weir__WorkersSpec *spec = run->loaded.spec->workers;
+  bool adapts = strcmp(spec->recompute, "auto") == 0 || spec->stages == SPEC_STAGES_AUTO;
+  struct promises *promises = run->options.promises;
+  struct promise promise = {0}, room = promises_open(promises, run->options.memory_bytes);
+  run->room_bytes =
+      run->options.memory_bytes ? room.programs : load_memory_free(run->loaded.model, room.bytes);
+  if (!adapts)
+    promises_close(promises, &promise);
+  *is_bad_input = executors_cut(run, err) == ERR_INVALID;
+  if (!err->code && run_start_executors(run, err))
+    *is_bad_input = err->code == ERR_UNSUPPORTED || err->code == ERR_INVALID;
+  else if (!err->code)
+    promise.programs = run_programs_bytes(run);
+  if (adapts)
+    promise.bytes = promise.programs; /* what it was promised so far is all but these */
+  else
+    promises_open(promises, 0);
+  promises_close(promises, &promise);
+  run->loaded.promise.bytes += promise.bytes;
+  run->loaded.promise.programs += promise.programs;
+  return err->code;
+}
+
+static int run_make_programs(struct run *run, bool *is_bad_input, struct err *err) {
+  while (run_try_programs(run, is_bad_input, err) == ERR_NO_MEMORY && make_room(run)) {
+    executors_join(run);
+    model_cuts_fini(&run->cuts);
+    run->n_prepared = 0;
+    run->prepare_err = *err = (struct err)ERR_NONE;
+  }
   return err->code;
 }
 

@@ -41,6 +41,9 @@ bool run_become(struct run *run, const Weir__LoadRun *load, struct rpc_channel *
 /* False if it has failed. *incarnation: of the view that it works by. */
 bool run_is_alive(struct run *run, uint64_t *incarnation);
 
+/* It has failed and could not say so, so that nobody knows of it. */
+bool run_is_lost(struct run *run);
+
 /* The stages [begin, end) that it was ordered with; empty: all of them. */
 void run_stages(const struct run *run, uint32_t *begin, uint32_t *end);
 

@@ -132,6 +132,7 @@ void fixture_on_told(void *user, const Weir__MemberMessage *message) {
   if (message->body_case == WEIR__MEMBER_MESSAGE__BODY_REFUSED) {
     f->is_refused = true;
     f->is_bad_input = message->refused->bad_input;
+    f->no_memory_beside = message->refused->no_memory_beside;
     snprintf(f->refusal, sizeof f->refusal, "%s", message->refused->message);
   }
   pthread_cond_broadcast(&f->changed);
@@ -192,6 +193,7 @@ void fixture_view(struct worker_fixture *f, struct view_of of,
   assignment.microbatch_end = of.microbatches;
   assignment.eval_end = of.chunks;
   assignment.follows = of.follows;
+  assignment.executors = of.executors;
   view.run = (char *)fixture_run_id();
   view.number = of.number;
   view.incarnation = of.incarnation;

@@ -53,7 +53,7 @@ struct worker_fixture {
   int n_ready;        /* Ready came, the newest at: */
   uint64_t ready_version;
   bool is_refused; /* RunRefused came, saying: */
-  bool is_bad_input;
+  bool is_bad_input, no_memory_beside;
   char refusal[512];
 };
 
@@ -89,6 +89,7 @@ struct view_of {
   bool follows;
   const char *worker;    /* its id; NULL: worker-1 */
   uint64_t hold;         /* 0: none */
+  uint32_t executors;    /* that may compute; 0: all */
   uint64_t plan_samples; /* what the plan says of the training set; 0: SAMPLES */
 };
 

@@ -6,7 +6,6 @@
 
 #include "common/agree/spec.h"
 #include "worker/train/executor/executor.h"
-#include "worker/train/run/load_memory.h"
 
 /* What programs take of a memory, and may take: of the one that all share, or of the fullest GPU. */
 struct need {
@@ -23,10 +22,6 @@ struct least {
 struct places {
   bool *train, *eval; /* [n_nodes + 1]; NULL: not asked */
 };
-
-uint64_t executors_room(const struct run *run) {
-  return run->options.memory_bytes ? run->options.memory_bytes : load_memory_free(run->loaded.model);
-}
 
 int executors_teams(const struct run *run, int n_stages) {
   int n = run->options.threads / n_stages, most = (int)run->loaded.plan.microbatches;
@@ -67,7 +62,7 @@ static struct need need_together(const struct run *run, const struct stage_bytes
     largest = of[s].programs > largest ? of[s].programs : largest;
   }
   uint64_t of_team = is_shared ? (uint64_t)n_stages * largest : sum;
-  return (struct need){(uint64_t)executors_teams(run, n_stages) * of_team, executors_room(run)};
+  return (struct need){(uint64_t)executors_teams(run, n_stages) * of_team, run->room_bytes};
 }
 
 static uint64_t lack_of(const struct need *need) {

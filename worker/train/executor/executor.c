@@ -15,7 +15,7 @@ static size_t executor_program_bytes(const struct run *run) {
   uint64_t bytes;
   if (run->options.n_devices > 0)
     return (size_t)run->options.memory_bytes;
-  bytes = executors_room(run) / (uint64_t)run->n_executors;
+  bytes = run->room_bytes / (uint64_t)run->n_executors;
   return bytes > 0 ? (size_t)bytes : 1;
 }
 
@@ -182,6 +182,13 @@ static bool executor_wait_for_team(struct executor *executor) {
   return is_well;
 }
 
+/* The run ends, or one of its executors could not be prepared. */
+static bool is_over_locked(const struct executor *executor) {
+  const struct run *run = executor->run;
+  bool is_void = run->prepare_err.code && run->n_prepared == run->n_executors;
+  return is_void || (run->is_stopping && team_is_idle_locked(executor->team));
+}
+
 static void *executor_main(void *argument) {
   struct executor *executor = argument;
   struct run *run = executor->run;
@@ -206,7 +213,7 @@ static void *executor_main(void *argument) {
   if (err.code && !run->prepare_err.code)
     run->prepare_err = err;
   pthread_cond_broadcast(&run->changed);
-  while (!run->is_stopping || !team_is_idle_locked(executor->team))
+  while (!is_over_locked(executor))
     if (!executor_land_locked(executor) && !executor_turn_locked(executor))
       pthread_cond_wait(&run->changed, &run->lock);
   pthread_mutex_unlock(&run->lock);

@@ -91,13 +91,12 @@ void executors_share_blocks(struct run *run);
 void executors_share_inputs(struct run *run);
 /* How many teams there are of so many stages each. */
 int executors_teams(const struct run *run, int n_stages);
-/* What the programs of all executors may take of a memory that they share. */
-uint64_t executors_room(const struct run *run);
 
 /* Starts the run's executors in teams of run->n_stages. Each of them prepares its programs; run->n_prepared
    counts those that are done, run->prepare_err has the first failure. */
 void executors_start(struct run *run);
-void executors_join(struct run *run); /* run->is_stopping is set; waits for the threads, frees */
+void executors_join(
+    struct run *run); /* run->is_stopping or prepare_err is set; waits for the threads, frees */
 
 /* Nanoseconds that the run's executors have been busy, those that they are at included: with microbatches,
    and with whatever they do not come back from though nobody wants it any more. The run's lock; the run has

@@ -58,12 +58,21 @@ static void team_count_under_way(struct team *team) {
     team_times_hold(&team->times, is_any, clock_now_ns());
 }
 
+/* Whether its executors are among those that may compute; the first team's always are. A task that it is at
+   goes on. */
+static bool team_is_seated(const struct team *team) {
+  const struct run *run = team->run;
+  size_t n_executors = (size_t)(run->part.last - run->part.first + 1), before = (size_t)(team - run->teams);
+  return run->share.executors == 0 || before == 0 || (before + 1) * n_executors <= run->share.executors;
+}
+
 /* A new task, where there is a slot for it. */
 static void team_begin(struct team *team) {
   struct run *run = team->run;
   struct work work;
   int slot;
-  if (run->is_stopping || !pipeline_has_room(&team->pipeline) || !steps_begin(run, team_set(team), &work))
+  if (run->is_stopping || !team_is_seated(team) || !pipeline_has_room(&team->pipeline) ||
+      !steps_begin(run, team_set(team), &work))
     return;
   slot = pipeline_begin(&team->pipeline, work.kind == WORK_MICROBATCH);
   task_begin(team->tasks[slot], &work);

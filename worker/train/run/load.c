@@ -44,7 +44,7 @@ int loaded_open(const struct load_options *options, const Weir__LoadRun *load, s
   struct fetched_model file = {0};
   bool has_data = options->kept != NULL;
   uint64_t begin_ns;
-  *out = (struct loaded){0};
+  *out = (struct loaded){.promises = options->promises};
   *is_bad_input = false;
   if (has_data)
     loaded_take(out, options->kept);
@@ -81,6 +81,7 @@ void loaded_close(struct loaded *loaded) {
     dataset_close(loaded->eval);
   dataset_close(loaded->train);
   message_free(loaded->spec);
+  promises_give_back(loaded->promises, &loaded->promise);
   *loaded = (struct loaded){0};
 }
 
@@ -201,16 +202,19 @@ static void keep_stages(const struct load_options *options, const struct loaded 
   model_cuts_fini(&cuts);
 }
 
-static int check_memory(const struct load_options *options, const struct loaded *loaded, struct err *err) {
+/* Of this machine, of which the run is then promised what it needs, and of GPUs. */
+static int check_memory(const struct load_options *options, struct loaded *loaded, struct err *err) {
   struct load_memory memory = {.executors = options->devices ? 0 : options->executors,
                                .has_eval = loaded->eval != NULL,
                                .batch = loaded->plan.batch,
-                               .microbatch_samples = (uint64_t)loaded->plan.microbatch_samples,
-                               .available_bytes = memory_available_bytes("")};
+                               .microbatch_samples = (uint64_t)loaded->plan.microbatch_samples};
   bool is_on_devices = options->devices && loaded->spec->workers->stages == 1; /* the whole model on each */
   memory_estimate(loaded, &memory.model);
   keep_stages(options, loaded, &memory.model);
-  load_memory_check(&memory, err);
+  memory.available_bytes = promises_open(options->promises, 0).bytes;
+  if (load_memory_check(&memory, err) == ERR_OK)
+    loaded->promise.bytes = load_memory_needed(&memory);
+  promises_close(options->promises, &loaded->promise);
   for (int i = 0; is_on_devices && i < options->executors && !err->code; i++) {
     char *name;
     memory = device_memory(options, loaded, i, &name);

@@ -7,6 +7,7 @@
 #include "common/rpc/model_fetch.h"
 #include "model/model.h"
 #include "worker/data/loader.h"
+#include "worker/train/run/promises.h"
 
 /* What a run has read of its data: the spec that it was read by, and the datasets, as in struct loaded. */
 struct kept_data {
@@ -24,6 +25,7 @@ struct load_options {
   int stage_begin, stage_end;   /* the stages of the model that are computed here; equal: all of them */
   struct model_fetch *fetch;    /* lets another thread end the download of the model */
   struct kept_data *kept;       /* of a load of the same run; taken, freed; NULL: the data is to be read */
+  struct promises *promises;    /* of this machine's memory; NULL: there is no other run */
 };
 
 struct loaded {
@@ -34,6 +36,8 @@ struct loaded {
   struct dataset *eval; /* NULL without an eval set; train, where one is split */
   struct loader *loader;
   char dataset_sha256[SHA256_HEX_SIZE]; /* of both sets */
+  struct promises *promises;
+  struct promise promise; /* what this run was promised; loaded_close gives it back */
 };
 
 /* Blocks: downloads the model and reads the datasets. *is_bad_input: the spec, the model or the data is at

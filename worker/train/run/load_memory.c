@@ -3,8 +3,6 @@
    what its two programs hold, each with weights of its own, and the versions of a group on devices. */
 #include "worker/train/run/load_memory.h"
 
-#include "common/base/memory_available.h"
-
 enum { WEIGHT_VERSIONS = 2, GRADIENT_SUMS = 1 };
 
 static double bytes_to_mebibytes(double bytes) {
@@ -34,6 +32,10 @@ static uint64_t samples_that_fit(const struct load_memory *memory) {
   while (samples > 0 && memory->batch % samples)
     samples--;
   return samples;
+}
+
+uint64_t load_memory_needed(const struct load_memory *memory) {
+  return (uint64_t)(fixed_bytes(memory) + activation_bytes(memory) * memory->executors);
 }
 
 int load_memory_check(const struct load_memory *memory, struct err *err) {
@@ -71,10 +73,9 @@ int load_memory_advise(const struct load_memory *memory, struct err *err) {
                     memory->device ? "" : " on so many threads");
 }
 
-uint64_t load_memory_free(const struct model *model) {
-  uint64_t available = memory_available_bytes("");
-  uint64_t later = 2 * model->param_elems * sizeof(float) + available / 32;
-  if (available == UINT64_MAX)
-    return available;
-  return later < available ? available - later : 0;
+uint64_t load_memory_free(const struct model *model, uint64_t available_bytes) {
+  uint64_t later_bytes = 2 * model->param_elems * sizeof(float) + available_bytes / 32;
+  if (available_bytes == UINT64_MAX)
+    return available_bytes;
+  return later_bytes < available_bytes ? available_bytes - later_bytes : 0;
 }

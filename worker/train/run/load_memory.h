@@ -15,6 +15,8 @@ struct load_memory {
   uint64_t available_bytes; /* of a GPU: all that it has */
 };
 
+uint64_t load_memory_needed(const struct load_memory *memory); /* bytes */
+
 /* Errors: NO_MEMORY, with what is needed, what is there, and the microbatch that would fit. */
 int load_memory_check(const struct load_memory *memory, struct err *err);
 
@@ -23,8 +25,8 @@ int load_memory_check(const struct load_memory *memory, struct err *err);
  */
 int load_memory_advise(const struct load_memory *memory, struct err *err);
 
-/* What is free on this machine for programs, once the model is open: sums of gradients and what is on its way
-   come later. UINT64_MAX where nothing says. */
-uint64_t load_memory_free(const struct model *model);
+/* What is free on this machine for programs, once the model is open, of what is available: sums of gradients
+   and what is on its way come later. UINT64_MAX where nothing says. */
+uint64_t load_memory_free(const struct model *model, uint64_t available_bytes);
 
 #endif

@@ -54,6 +54,7 @@ void run_fail_locked(struct run *run, const struct err *err, bool is_bad_input) 
   refused.incarnation = run->incarnation;
   refused.message = (char *)err->text;
   refused.bad_input = is_bad_input;
+  refused.no_memory_beside = run->is_crowded && err->code == ERR_NO_MEMORY;
   message.body_case = WEIR__MEMBER_MESSAGE__BODY_REFUSED;
   message.refused = &refused;
   if (!run->is_muted)

@@ -43,6 +43,7 @@ enum run_phase {
 struct share {
   struct task_range microbatches, chunks;
   bool follows;
+  uint32_t executors; /* that may compute, the first of them; 0: all */
 };
 
 /* How far a worker is that follows. */
@@ -94,6 +95,7 @@ struct run {
   struct edges *edges;    /* to the workers with the other stages; NULL: there are none */
   struct team *teams;     /* [n_teams] each of as many executors, one after another, as there are stages */
   int n_teams;
+  uint64_t room_bytes;  /* of this machine's memory, that programs may take together, where they adapt */
   size_t program_bytes; /* that an executor's programs may take together, where they adapt; 0: what is free */
 
   pthread_mutex_t lock; /* what follows; callbacks of rpc take it, so nobody blocks under it */
@@ -104,6 +106,7 @@ struct run {
   struct kept_data *kept; /* what it had read */
   bool is_loaded;
   bool is_muted;              /* nobody waits for what we would say */
+  bool is_crowded;            /* memory did not suffice to load beside other runs */
   uint64_t order_incarnation; /* of the newest order to load it */
   int n_prepared;             /* executors that are ready, or failed to be */
   struct err prepare_err;

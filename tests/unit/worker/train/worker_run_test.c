@@ -147,8 +147,8 @@ struct room {
 
 static struct room room;
 
-static bool make_room(void *user) {
-  (void)user;
+static bool make_room(void *user, const struct run *run) {
+  (void)user, (void)run;
   room.n_asked++;
   if (room.n_asked > room.n_given)
     return false;

@@ -237,14 +237,20 @@ static void a_run_that_went_on_without_the_worker_is_let_go(void **state) {
   fixture_wait(process->f, is_given_up);
 }
 
-static void another_run_takes_the_place_of_the_one_before(void **state) {
+static void another_run_is_computed_beside_the_one_before(void **state) {
   struct process *process = *state;
+  const Weir__Hello *hello;
   run_to_step_1(process);
-  lose_coordinator(process);
-  regain_coordinator(process);
   order_load(process, "t-2", 1);
-  fixture_wait(process->f, is_given_up);
   assert_string_equal(wait_message(process, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2)->loaded->run, "t-2");
+  fake_server_release(&process->f->servers[0], ERR_OK);
+  expect_undisturbed(process->f);
+  lose_coordinator(process);
+  hello = regain_coordinator(process);
+  assert_int_equal(hello->n_runs, 2);
+  assert_string_equal(hello->runs[0]->run, fixture_run_id());
+  assert_string_equal(hello->runs[1]->run, "t-2");
+  assert_true(!hello->runs[0]->rests && !hello->runs[1]->rests);
 }
 
 /* The run is loaded, and rests. */
@@ -422,7 +428,7 @@ int main(void) {
       TEST(a_worker_of_another_id_goes_on_where_it_was),
       TEST(a_worker_that_gets_no_order_goes_on),
       TEST(a_run_that_went_on_without_the_worker_is_let_go),
-      TEST(another_run_takes_the_place_of_the_one_before),
+      TEST(another_run_is_computed_beside_the_one_before),
       TEST(a_run_that_rested_goes_on_without_being_loaded_again),
       TEST(another_run_of_the_same_program_is_not_loaded_again),
       TEST(another_run_of_another_program_or_other_data_is_loaded),

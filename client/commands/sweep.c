@@ -7,7 +7,7 @@
 
 #include "client/cluster/download.h"
 #include "client/cluster/stop.h"
-#include "client/command.h"
+#include "client/commands/sweep.h"
 #include "client/sweeps/sweep_follow.h"
 #include "client/sweeps/sweep_private.h"
 #include "client/sweeps/sweep_table.h"
@@ -84,10 +84,7 @@ static int sweep_run(const struct args *args) {
   return err.code ? command_fail(&err) : EXIT_DONE;
 }
 
-/* The sweep that the command line names, and what is shown of it. */
-static int show(const struct args *args, bool has_records,
-                int (*shown)(const struct args *args, struct connection *connection,
-                             const Weir__SweepInfo *info, struct err *err)) {
+int sweep_show(const struct args *args, bool has_records, sweep_shown *shown) {
   struct connection connection = {0};
   Weir__SweepInfo *info = NULL;
   struct err err = ERR_NONE;
@@ -138,7 +135,7 @@ static int status_run(const struct args *args) {
     err_set(&err, ERR_INVALID, "sweep status: --csv has the trials of a sweep: name one");
   if (err.code)
     return command_fail(&err);
-  return args->n_arguments == 0 ? list(args) : show(args, args_flag(args, "json"), show_status);
+  return args->n_arguments == 0 ? list(args) : sweep_show(args, args_flag(args, "json"), show_status);
 }
 
 static int watch_run(const struct args *args) {
@@ -183,7 +180,7 @@ static int show_best(const struct args *args, struct connection *connection, con
 }
 
 static int best_run(const struct args *args) {
-  return show(args, false, show_best);
+  return sweep_show(args, false, show_best);
 }
 
 static int export_best(const struct args *args, struct connection *connection, const Weir__SweepInfo *info,
@@ -208,7 +205,7 @@ static int export_best(const struct args *args, struct connection *connection, c
 }
 
 static int export_run(const struct args *args) {
-  return show(args, false, export_best);
+  return sweep_show(args, false, export_best);
 }
 
 static int stop_run(const struct args *args) {
@@ -319,9 +316,13 @@ static const struct command_def command_sweep_stop = {
     .run = stop_run,
 };
 
-static const struct command_def *const subcommands[] = {&command_sweep_status, &command_sweep_watch,
-                                                        &command_sweep_best,   &command_sweep_export,
-                                                        &command_sweep_stop,   NULL};
+static const struct command_def *const subcommands[] = {&command_sweep_status,
+                                                        &command_sweep_watch,
+                                                        &command_sweep_best,
+                                                        &command_sweep_export,
+                                                        &command_sweep_importance,
+                                                        &command_sweep_stop,
+                                                        NULL};
 
 static const struct option_def sweep_options[] = {
     {.name = "dry-run",

@@ -210,6 +210,21 @@ def test_its_table_says_what_varies_and_csv_has_it_all():
         assert "name one" in sweep.ask("status", "--csv", status=2).stderr
 
 
+def test_importance_ranks_the_keys_of_the_space():
+    with Folder() as folder, Cluster(folder) as cluster:
+        sweep = Sweep(cluster, write_sweep(folder, trials=9))
+        sweep.ends()
+        asked = json.loads(sweep.ask("importance", sweep.id, "--json").stdout)
+        shares = [dimension["importance"] for dimension in asked["dimensions"]]
+        assert (asked["metric"], asked["step"], asked["trials"]) == ("accuracy", 4, 9), asked
+        assert shares == sorted(shares, reverse=True) and 0 <= min(shares) and sum(shares) <= 1
+        assert math.isclose(sum(shares) + asked["together"], 1, abs_tol=1e-5)
+        lines = sweep.ask("importance", sweep.id).stdout.splitlines()
+        assert [line.split()[0] for line in lines[2:5]] == [dimension["path"] for dimension in asked["dimensions"]]
+        assert "--step 5: it is none of the sweep's rungs" in sweep.ask("importance", sweep.id, "--step", 5, status=2).stderr
+        assert "it takes 8" in sweep.ask("importance", sweep.id, "--step", 16, status=2).stderr
+
+
 def test_without_a_cluster_it_has_its_own():
     with Folder() as folder:
         path, out = write_sweep(folder), folder.file("out")

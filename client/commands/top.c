@@ -41,28 +41,30 @@ static int answers_ask(struct connection *connection, struct answers *answers, s
 }
 
 /* Freed by the caller. */
-static char *text_of(const struct answers *answers) {
+static char *text_of(const struct answers *answers, int columns) {
   char *text = NULL;
   size_t size;
   FILE *file = open_memstream(&text, &size);
   CHECK(file);
-  fleet_print(file, &(struct fleet){answers->runs, answers->workers, answers->servers});
+  fleet_print(file, &(struct fleet){answers->runs, answers->workers, answers->servers, columns});
   fclose(file);
   return text;
 }
 
 /* Over the screen from its top; what was below goes. */
-static void draw(struct live *live, const char *coordinator, const char *text) {
+static void draw(struct live *live, const char *coordinator, const struct answers *answers) {
   time_t now = time(NULL);
-  char clock[16];
+  char clock[16], *text;
   int columns;
   strftime(clock, sizeof clock, "%H:%M:%S", localtime(&now));
   live_measure(live);
   columns = live->style.width;
+  text = text_of(answers, columns);
   printf("\033[H\033[J%.*s\n", columns > 10 ? columns - 10 : 0, coordinator);
   printf("\033[1;%dH%s\n", columns > 8 ? columns - 7 : 1, clock);
   live_print_cut(stdout, text, live->lines - 2, columns);
   fflush(stdout);
+  free(text);
 }
 
 /* A coordinator that is away for a while leaves what was last known on the screen. */
@@ -72,9 +74,7 @@ static int show_live(struct connection *connection, const char *coordinator, str
   bool has_drawn = false;
   do {
     if (answers_ask(connection, &answers, err) == 0) {
-      char *text = text_of(&answers);
-      draw(live, coordinator, text);
-      free(text);
+      draw(live, coordinator, &answers);
       has_drawn = true;
     }
     answers_fini(&answers);
@@ -94,7 +94,7 @@ static int show_live(struct connection *connection, const char *coordinator, str
 static int show_once(struct connection *connection, struct err *err) {
   struct answers answers;
   if (answers_ask(connection, &answers, err) == 0)
-    fleet_print(stdout, &(struct fleet){answers.runs, answers.workers, answers.servers});
+    fleet_print(stdout, &(struct fleet){answers.runs, answers.workers, answers.servers, 0});
   answers_fini(&answers);
   return err->code;
 }
@@ -129,8 +129,10 @@ const struct command_def command_top = {
     .description =
         "Shows the workers and servers of a cluster in sum, and a row for each run that is not over or "
         "paused, anew each second until Ctrl-C. WORKERS says how many compute for the run, and how many it "
-        "is to have. Runs that are queued have their place in the queue, and their message says what they "
-        "wait for and which runs have it.",
+        "is to have. Runs that are queued have their place in the queue, and the line below says what they "
+        "wait for and which runs have it. Runs that are held come last, those of sweeps aside. Where the "
+        "output "
+        "is no terminal, a run has one line.",
     .options = top_options,
     .examples = "weir top\nweir top --once | head -3\n",
     .run = top_run,

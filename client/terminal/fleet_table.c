@@ -8,7 +8,15 @@
 #include <string.h>
 
 #include "client/terminal/output.h"
+#include "common/base/err.h"
 #include "common/base/memory.h"
+
+enum { INDENT = 4 };
+
+struct row;
+
+static void lines_print(FILE *file, const char *lines, const struct row *rows, int columns);
+static void message_print(FILE *file, const char *message, int columns);
 
 static bool is_over(const Weir__RunInfo *run) {
   return run->state == WEIR__RUN_STATE__DONE || run->state == WEIR__RUN_STATE__FAILED ||
@@ -43,11 +51,13 @@ static void workers_line(FILE *file, const Weir__ListWorkersReply *reply) {
 }
 
 static void servers_line(FILE *file, const struct fleet *fleet) {
-  uint32_t begun = 0, queued = 0, paused = 0, held = 0;
+  uint32_t begun = 0, queued = 0, paused = 0, held = 0, draining = 0;
   uint64_t bytes = 0;
   char text[OUTPUT_TEXT_MAX];
-  for (size_t i = 0; i < fleet->servers->n_servers; i++)
+  for (size_t i = 0; i < fleet->servers->n_servers; i++) {
     bytes += fleet->servers->servers[i]->bytes;
+    draining += fleet->servers->servers[i]->draining;
+  }
   for (size_t i = 0; i < fleet->runs->n_runs; i++) {
     const Weir__RunInfo *run = fleet->runs->runs[i];
     queued += is_queued(run);
@@ -55,8 +65,10 @@ static void servers_line(FILE *file, const struct fleet *fleet) {
     held += run->state == WEIR__RUN_STATE__HELD;
     begun += !is_over(run) && !is_queued(run) && !is_standing(run);
   }
-  fprintf(file, "servers %zu with %s of weights; runs: %u begun, %u queued", fleet->servers->n_servers,
-          output_bytes(bytes, text), begun, queued);
+  fprintf(file, "servers %zu with %s of weights", fleet->servers->n_servers, output_bytes(bytes, text));
+  if (draining)
+    fprintf(file, ", %u draining", draining);
+  fprintf(file, "; runs: %u begun, %u queued", begun, queued);
   if (paused)
     fprintf(file, ", %u paused", paused);
   if (held)
@@ -70,15 +82,25 @@ struct row {
   size_t at;
 };
 
+/* Which part of the table it is in: those that have begun, the queue, those that are held. */
+static int part_of(const Weir__RunInfo *run) {
+  return is_standing(run) ? 2 : is_queued(run);
+}
+
+/* The same from one second to the next, whichever run has a turn. */
 static int compare_rows(const void *left, const void *right) {
   const struct row *a = left, *b = right;
-  if (is_queued(a->run) != is_queued(b->run))
-    return is_queued(a->run) ? 1 : -1;
-  if (!is_queued(a->run) && a->run->workers != b->run->workers)
-    return a->run->workers > b->run->workers ? -1 : 1;
+  if (part_of(a->run) != part_of(b->run))
+    return part_of(a->run) - part_of(b->run);
   if (a->run->priority != b->run->priority)
     return a->run->priority > b->run->priority ? -1 : 1;
   return a->at < b->at ? -1 : a->at > b->at;
+}
+
+/* A search may have hundreds of trials that are held. */
+static bool has_row(const Weir__RunInfo *run) {
+  return !is_over(run) && run->state != WEIR__RUN_STATE__PAUSED &&
+         (run->state != WEIR__RUN_STATE__HELD || !*run->sweep);
 }
 
 /* Freed by the caller. */
@@ -86,7 +108,7 @@ static struct row *rows_of(const Weir__ListRunsReply *reply, size_t *n) {
   struct row *rows = mem_new((reply->n_runs + 1) * sizeof *rows);
   *n = 0;
   for (size_t i = 0; i < reply->n_runs; i++)
-    if (!is_over(reply->runs[i]) && !is_standing(reply->runs[i]))
+    if (has_row(reply->runs[i]))
       rows[(*n)++] = (struct row){reply->runs[i], i};
   qsort(rows, *n, sizeof *rows, compare_rows);
   return rows;
@@ -99,7 +121,9 @@ static void row_add(struct table *table, const Weir__RunInfo *run, size_t place)
   snprintf(weight, sizeof weight, "%g", run->weight);
   snprintf(workers, sizeof workers, "%u/%u", run->workers, run->share);
   snprintf(executors, sizeof executors, "%u", run->executors);
-  snprintf(step, sizeof step, "%" PRIu64 "/%" PRIu64, run->step, run->steps);
+  snprintf(step, sizeof step, "-");
+  if (run->steps > 0)
+    snprintf(step, sizeof step, "%" PRIu64 "/%" PRIu64, run->step, run->steps);
   output_state(run->state, state);
   if (place)
     snprintf(state, sizeof state, "queued, %zu.", place);
@@ -111,15 +135,17 @@ static void row_add(struct table *table, const Weir__RunInfo *run, size_t place)
                 step, output_loss(run->loss, loss), run->message});
 }
 
-void fleet_print(FILE *file, const struct fleet *fleet) {
-  static const char *const headings[] = {"RUN",      "STATE",      ">PRIORITY",  ">WEIGHT",
-                                         ">WORKERS", ">EXECUTORS", ">SAMPLES/S", ">STEP",
-                                         ">LOSS",    "MESSAGE",    NULL};
+/* Freed by the caller: the headings, and a line for each row. */
+static char *table_text(const struct row *rows, size_t n, bool has_messages) {
+  const char *headings[] = {
+      "RUN",        "STATE",      ">PRIORITY", ">WEIGHT", ">WORKERS",
+      ">EXECUTORS", ">SAMPLES/S", ">STEP",     ">LOSS",   has_messages ? "MESSAGE" : NULL,
+      NULL};
   struct table table;
-  size_t n, place = 0;
-  struct row *rows = rows_of(fleet->runs, &n);
-  workers_line(file, fleet->workers);
-  servers_line(file, fleet);
+  size_t place = 0, size;
+  char *text = NULL;
+  FILE *file = open_memstream(&text, &size);
+  CHECK(file);
   table_init(&table, headings);
   for (size_t i = 0; i < n; i++) {
     place += is_queued(rows[i].run);
@@ -127,5 +153,45 @@ void fleet_print(FILE *file, const struct fleet *fleet) {
   }
   table_print(&table, file);
   table_fini(&table);
+  fclose(file);
+  return text;
+}
+
+void fleet_print(FILE *file, const struct fleet *fleet) {
+  size_t n;
+  struct row *rows = rows_of(fleet->runs, &n);
+  char *text = table_text(rows, n, fleet->columns == 0);
+  workers_line(file, fleet->workers);
+  servers_line(file, fleet);
+  if (fleet->columns > 0)
+    lines_print(file, text, rows, fleet->columns);
+  else
+    fputs(text, file);
+  free(text);
   free(rows);
+}
+
+/* The headings, then each row with its message below it. */
+static void lines_print(FILE *file, const char *lines, const struct row *rows, int columns) {
+  for (const char *end = strchr(lines, '\n'), *line = lines; end; line = end + 1, end = strchr(line, '\n')) {
+    fprintf(file, "%.*s\n", (int)(end - line), line);
+    if (line > lines)
+      message_print(file, rows++->run->message, columns);
+  }
+}
+
+/* Cut at blanks. */
+static void message_print(FILE *file, const char *message, int columns) {
+  int room = columns > 2 * INDENT ? columns - INDENT : INDENT, used = 0;
+  for (const char *word = message; *word; word += strspn(word, " ")) {
+    int length = (int)strcspn(word, " ");
+    bool begins = used == 0 || used + 1 + length > room;
+    if (begins)
+      fprintf(file, "%s%*s", used ? "\n" : "", INDENT, "");
+    fprintf(file, "%s%.*s", begins ? "" : " ", length, word);
+    used = begins ? length : used + 1 + length;
+    word += length;
+  }
+  if (used)
+    fputc('\n', file);
 }

@@ -11,10 +11,12 @@ struct fleet {
   const Weir__ListRunsReply *runs;
   const Weir__ListWorkersReply *workers;
   const Weir__ListServersReply *servers;
+  int columns; /* of a terminal: messages have lines of their own, no longer than that. 0: a line has all of a
+                  run */
 };
 
-/* Two lines of sums, and a row for each run that is not over: those that have begun by their workers, then
-   the queue in the order in which its runs are served. */
+/* Two lines of sums, and a row for each run that is not over: those that have begun, by priority, then the
+   queue in the order in which its runs are served, then those that are held. */
 void fleet_print(FILE *file, const struct fleet *fleet);
 
 #endif

@@ -2,6 +2,7 @@
 same bits as a run that was never held, whatever dies meanwhile. And runs that are stopped with their result kept."""
 import contextlib
 import os
+import re
 
 from harness import Folder, done_event, main, outcome, read_metrics, wait_for, weir
 from test_recovery import EVERY, STEPS, kill, undisturbed
@@ -59,11 +60,13 @@ def test_a_held_run_gives_back_its_workers_and_goes_on_from_memory():
         assert (status["hold"], status["workers"], status["servers"], status["message"]) == (HOLD, 0, 1, ""), status
         assert f"state        held at step {HOLD} of {STEPS}\n" in runs.ask("status", run).stdout
         wait_for(lambda: f"{run}: held at step {HOLD} of {STEPS}\n" in runs.clients["first"].output(), "the watcher's line")
-        assert "1 held" in runs.ask("top", "--once").stdout
+        top = runs.ask("top", "--once").stdout
+        assert "1 held" in top and re.search(rf"^{run} +held .* {HOLD}/{STEPS} ", top, re.M), top
         runs.submit("second")  # has the worker meanwhile
         runs.ends("second")
         worker, (server, _) = runs.cluster.workers[0], runs.cluster.servers[0]
-        assert runs.set("first", "train.hold=100").stdout.startswith(f"{run}: running at step {HOLD}")
+        said = runs.set("first", "train.hold=100").stdout  # once the store has it: it goes on meanwhile
+        assert re.match(f"{run}: (running at step [0-9]+|held at step 100 of {STEPS})", said), said
         runs.is_held("first", 100)
         runs.set("first", "train.hold=null")
         runs.ends("first")

@@ -172,6 +172,7 @@ def test_top_shows_who_has_the_workers_and_who_waits():
         assert " queued, 1. 0 2.5 0/0 0 " in rows[1] and rows[1].endswith(f"waiting for workers: 1 of 3; {first} has 2")
         assert rows[2].startswith("low-") and " queued, 2. -1 1 " in rows[2]
         drawn = top_on_a_terminal(runs.cluster, "queued, 2.")
+        assert f"\n    waiting for workers: 1 of 3; {first} has 2" in drawn.replace("\r", ""), "below its run"
         assert "\033[H\033[J" in drawn and columns(drawn) <= 60 + 8, "cut to the terminal, and the clock over it"
 
 

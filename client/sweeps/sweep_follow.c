@@ -1,6 +1,7 @@
 /* A sweep on its way, and what is left of it. */
 #include "client/sweeps/sweep_follow.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -164,8 +165,10 @@ static int follow_once(struct connection *connection, const char *sweep, struct 
     draw(following);
   } else if (!err->code) {
     for (; following->n < (int)following->info->n_trials; following->n++) {
+      const Weir__SweepTrial *trial = following->info->trials[following->n];
       array_reserve((void **)&following->told, &following->capacity, following->n, sizeof *following->told);
-      following->told[following->n] = 0;
+      following->told[following->n] =
+          trial->has_parent ? trial->parent_rung + 1 : 0; /* its parent's were told */
     }
     tell_results(following->live.file, following->info, following->told);
   }
@@ -225,7 +228,11 @@ static char *trial_line(const Weir__SweepInfo *info, const Weir__SweepTrial *tri
   size_t size;
   FILE *line = open_memstream(&text, &size);
   CHECK(line);
-  fprintf(line, "{\"trial\":%u,\"state\":\"%s\",\"values\":{", trial->number, trial->state);
+  fprintf(line, "{\"trial\":%u,\"state\":\"%s\",", trial->number, trial->state);
+  if (trial->has_parent && schedule && trial->parent_rung < schedule->n_rungs)
+    fprintf(line, "\"parent\":%u,\"parent_step\":%" PRIu64 ",", trial->parent,
+            schedule->rungs[trial->parent_rung]);
+  fputs("\"values\":{", line);
   for (size_t i = 0; i < trial->n_values; i++) {
     fputs(i ? "," : "", line);
     print_value(line, trial->values[i]->path);
@@ -268,6 +275,32 @@ int sweep_write_trials(const Weir__SweepInfo *info, const char *folder, struct e
   return err->code;
 }
 
+/* A line for the trial, behind those for the ones that it goes on from. */
+static void write_lineage(FILE *file, const Weir__SweepInfo *info, const Weir__SweepTrial *trial) {
+  const Weir__SweepTrial *parent = trial->has_parent ? sweep_find_trial(info, trial->parent) : NULL;
+  char values[SWEEP_VALUES_MAX];
+  uint64_t step = 0;
+  if (parent && parent->number < trial->number && trial->parent_rung < info->spec->schedule->n_rungs) {
+    write_lineage(file, info, parent);
+    step = info->spec->schedule->rungs[trial->parent_rung];
+  }
+  fprintf(file, "# from step %" PRIu64 ", trial %u: %s\n", step, trial->number,
+          sweep_values_text(trial, values));
+}
+
+/* The spec has the last values alone. */
+static int append_lineage(const Weir__SweepInfo *info, const Weir__SweepTrial *best, const char *path,
+                          struct err *err) {
+  FILE *file = fopen(path, "ab");
+  if (!file)
+    return err_errno(err, errno, "cannot write '%s'", path);
+  fprintf(file,
+          "# The best trial's values changed on its way. A run goes that way that begins with the first\n"
+          "# line's, and is forked at each other line's step: `weir fork RUN@STEP PATH=VALUE...`.\n");
+  write_lineage(file, info, best);
+  return fclose(file) ? err_errno(err, errno, "cannot write '%s'", path) : 0;
+}
+
 static int write_best_spec(const Weir__SweepInfo *info, const Weir__SweepTrial *best,
                            const struct submission *submission, const char *path, struct err *err) {
   const Weir__SweepSchedule *schedule = info->spec->schedule;
@@ -283,7 +316,8 @@ static int write_best_spec(const Weir__SweepInfo *info, const Weir__SweepTrial *
   for (size_t i = 0; i < best->n_values; i++)
     settings[n++] = mem_printf("%s=%s", best->values[i]->path, best->values[i]->value);
   source.n_settings = n;
-  spec_source_write(&source, path, err);
+  if (spec_source_write(&source, path, err) == 0 && best->has_parent)
+    append_lineage(info, best, path, err);
   for (int i = 0; i < n; i++)
     free(settings[i]);
   free(settings);

@@ -48,6 +48,8 @@ const char *sweep_values_text(const Weir__SweepTrial *trial, char text[SWEEP_VAL
   for (size_t i = 0; i < trial->n_values && at < SWEEP_VALUES_MAX; i++)
     at += (size_t)snprintf(text + at, SWEEP_VALUES_MAX - at, "%s%s=%s", i ? " " : "", trial->values[i]->path,
                            trial->values[i]->value);
+  if (trial->has_parent && at < SWEEP_VALUES_MAX)
+    snprintf(text + at, SWEEP_VALUES_MAX - at, " (from trial %u)", trial->parent);
   output_clean(text);
   return text;
 }

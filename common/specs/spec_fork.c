@@ -43,7 +43,6 @@ static bool may_differ(const char *path) {
 
 int spec_fork(const Weir__RunSpec *parent, const struct spec_source *settings, const char *name,
               Weir__RunSpec **out, struct err *err) {
-  char difference[DIFFERENCE_SIZE];
   Weir__RunSpec *spec, *base = spec_copy(parent);
   *out = NULL;
   base->train->has_hold = false; /* it has its own */
@@ -55,14 +54,23 @@ int spec_fork(const Weir__RunSpec *parent, const struct spec_source *settings, c
     free(spec->name);
     spec->name = mem_strdup(name);
   }
-  if (spec_check(spec, err) == 0 && spec_differs(spec, parent, may_differ, difference, sizeof difference))
+  if (spec_check(spec, err) == 0 && spec_fork_check(parent, spec, err)) {
+    char *why = mem_strdup(err->text);
     err_set(err, ERR_INVALID,
-            "%s: a fork goes on with its parent's steps, so this cannot differ; 'weir submit SPEC --from "
-            "RUN@STEP' begins a run of its own from the weights alone",
-            difference);
+            "%s; 'weir submit SPEC --from RUN@STEP' begins a run of its own from the weights alone", why);
+    free(why);
+  }
   if (err->code)
     spec_free(spec);
   else
     *out = spec;
   return err->code;
+}
+
+int spec_fork_check(const Weir__RunSpec *parent, const Weir__RunSpec *spec, struct err *err) {
+  char difference[DIFFERENCE_SIZE];
+  return spec_differs(spec, parent, may_differ, difference, sizeof difference)
+             ? err_set(err, ERR_INVALID, "%s: a fork goes on with its parent's steps, so this cannot differ",
+                       difference)
+             : 0;
 }

@@ -12,4 +12,8 @@
 int spec_fork(const Weir__RunSpec *parent, const struct spec_source *settings, const char *name,
               Weir__RunSpec **out, struct err *err);
 
+/* Whether a fork of a run with the one spec may have the other; both have passed spec_check. Errors: INVALID,
+   as of spec_fork. */
+int spec_fork_check(const Weir__RunSpec *parent, const Weir__RunSpec *spec, struct err *err);
+
 #endif

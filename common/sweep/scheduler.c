@@ -25,6 +25,17 @@ const struct scheduler_def *scheduler_find(const Weir__SweepSpec *spec) {
   return def_find(&schedulers, spec->schedule->name);
 }
 
+static int check_no_perturbation(const Weir__SweepSchedule *schedule, struct err *err) {
+  const char *key = schedule->has_quantile               ? "quantile"
+                    : schedule->n_perturb                ? "perturb"
+                    : schedule->has_resample_probability ? "resample_probability"
+                    : schedule->has_burn_in              ? "burn_in"
+                                                         : NULL;
+  return key ? err_set(err, ERR_INVALID, "schedule.%s: '%s' replaces no trials; pbt does", key,
+                       schedule->name)
+             : 0;
+}
+
 int scheduler_check(const Weir__SweepSpec *spec, struct err *err) {
   const Weir__SweepSchedule *schedule = spec->schedule;
   const struct scheduler_def *scheduler = scheduler_find(spec);
@@ -32,10 +43,13 @@ int scheduler_check(const Weir__SweepSpec *spec, struct err *err) {
   if (!scheduler)
     return err_set(err, ERR_INVALID, "schedule.name: unknown scheduler '%.60s'; known: %s", schedule->name,
                    def_names(&schedulers, ", ", known));
-  if (scheduler->wants_rungs && schedule->n_rungs == 0)
+  if (scheduler->wants_rungs && schedule->n_rungs == 0 && !schedule->has_interval)
     return err_set(err, ERR_INVALID,
-                   "schedule.rungs: '%s' compares trials at rungs: give their steps, as [100, 300, 900]",
+                   "schedule.rungs: '%s' compares trials at rungs: give their steps, as [100, 300, 900], or "
+                   "schedule.interval",
                    schedule->name);
+  if (!scheduler->exploit && check_no_perturbation(schedule, err))
+    return err->code;
   return scheduler->check ? scheduler->check(spec, err) : 0;
 }
 

@@ -7,6 +7,12 @@
 
 #include "common/sweep/sweep.h"
 
+/* That one trial is replaced by a fork of another. */
+struct exploit {
+  int parent, replaced; /* numbers */
+  int rung;             /* at which the parent waits */
+};
+
 struct scheduler_def {
   const char *name;
   bool wants_rungs;
@@ -17,6 +23,9 @@ struct scheduler_def {
   /* The number of a trial that waits at a rung and is to go on in a slot that is free; -1: there is none, so
      that a new one may begin. */
   int (*promote)(const struct sweep *sweep);
+  /* Asked before `promote`: a trial that is to be replaced in a slot that is free. False: there is none.
+     NULL: never one; such a row has no options of perturbation. */
+  bool (*exploit)(const struct sweep *sweep, struct exploit *out);
 };
 
 const struct scheduler_def *scheduler_at(int index); /* in the table's order; NULL past the last */

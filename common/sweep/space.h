@@ -66,6 +66,9 @@ const char *space_text(const struct dimension *dimension, double position, char 
    step. */
 int space_position(const struct dimension *dimension, const char *text, double *position, struct err *err);
 
+/* The position of the value that is the nearest to this one, of a number. */
+double space_nearest(const struct dimension *dimension, double value);
+
 /* The position of value `index` < n_values; of a choice the index itself. */
 double space_value_position(const struct dimension *dimension, uint32_t index);
 /* Which of its n_values a position stands for; of a choice the position itself. */

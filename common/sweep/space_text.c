@@ -82,6 +82,16 @@ double space_value_position(const struct dimension *dimension, uint32_t index) {
   return position_of(dimension, dimension->low + index * dimension->step);
 }
 
+double space_nearest(const struct dimension *dimension, double value) {
+  double index;
+  value = value < dimension->low ? dimension->low : value > dimension->high ? dimension->high : value;
+  if (!dimension->n_values)
+    return position_of(dimension, value);
+  index = floor((value - dimension->low) / dimension->step + 0.5);
+  return space_value_position(dimension,
+                              index < dimension->n_values ? (uint32_t)index : dimension->n_values - 1);
+}
+
 /* Rounded to what doubles near the bounds can say, so that a text survives the way to its position and back:
    of values near 0 the first digits are finer. */
 static double value_round(const struct dimension *dimension, double value) {

@@ -8,6 +8,7 @@
 
 #include "common/base/message.h"
 #include "common/base/text.h"
+#include "common/sweep/explore.h"
 #include "common/sweep/scheduler.h"
 #include "common/sweep/sweep_spec.h"
 
@@ -18,6 +19,7 @@ static const char *reason_to_end(const struct sweep *sweep);
 static bool fits_budget(const struct sweep *sweep, int rung);
 static Weir__SweepRecord *decide_slot(const struct sweep *sweep);
 static Weir__SweepRecord *suggest(const struct sweep *sweep);
+static Weir__SweepRecord *record_fork(const struct sweep *sweep, const struct exploit *exploit);
 static const struct sweep_trial *find_earliest(const struct sweep *sweep);
 
 /* Whether trials may take other times than the base: by these keys alone. */
@@ -166,7 +168,12 @@ static bool fits_budget(const struct sweep *sweep, int rung) {
 /* What a free slot does; NULL: nothing. */
 static Weir__SweepRecord *decide_slot(const struct sweep *sweep) {
   const Weir__SweepBudget *budget = sweep->spec->budget;
-  int promoted = sweep->n_trials > 0 ? scheduler_find(sweep->spec)->promote(sweep) : -1;
+  const struct scheduler_def *scheduler = scheduler_find(sweep->spec);
+  struct exploit exploit;
+  int promoted;
+  if (scheduler->exploit && sweep->n_trials < SWEEP_TRIALS_MAX && scheduler->exploit(sweep, &exploit))
+    return fits_budget(sweep, exploit.rung + 1) ? record_fork(sweep, &exploit) : NULL;
+  promoted = sweep->n_trials > 0 ? scheduler->promote(sweep) : -1;
   if (promoted >= 0 && fits_budget(sweep, sweep->trials[promoted].n_results))
     return record_promotion(&sweep->trials[promoted]);
   if (sweep->n_trials == SWEEP_TRIALS_MAX || !fits_budget(sweep, 0) ||
@@ -175,12 +182,37 @@ static Weir__SweepRecord *decide_slot(const struct sweep *sweep) {
   return suggest(sweep);
 }
 
-static void add_value(Weir__SweepSuggestion *suggestion, const char *path, const char *text) {
-  Weir__SweepValue *value = mem_new(sizeof *value);
-  weir__sweep_value__init(value);
-  value->path = mem_strdup(path);
-  value->value = mem_strdup(text);
-  suggestion->values[suggestion->n_values++] = value;
+/* The texts of a point's values. */
+static Weir__SweepValue **point_values(const struct space *space, const double *point, size_t *n) {
+  Weir__SweepValue **values = mem_new((size_t)space->n * sizeof(Weir__SweepValue *));
+  char text[SPACE_NUMBER_SIZE];
+  *n = 0;
+  for (int i = 0; i < space->n; i++) {
+    Weir__SweepValue *value;
+    if (isnan(point[i]))
+      continue;
+    value = values[(*n)++] = mem_new(sizeof *value);
+    weir__sweep_value__init(value);
+    value->path = mem_strdup(space->dimensions[i].path);
+    value->value = mem_strdup(space_text(&space->dimensions[i], point[i], text));
+  }
+  return values;
+}
+
+static Weir__SweepRecord *record_fork(const struct sweep *sweep, const struct exploit *exploit) {
+  double point[SPACE_DIMENSIONS_MAX];
+  Weir__SweepRecord *record;
+  Weir__SweepFork *fork;
+  NEW_RECORD(record, fork, Weir__SweepFork, weir__sweep_fork__init);
+  fork = record->fork;
+  fork->has_trial = fork->has_parent = fork->has_rung = fork->has_replaced = true;
+  fork->trial = (uint32_t)sweep->n_trials;
+  fork->parent = (uint32_t)exploit->parent;
+  fork->rung = (uint32_t)exploit->rung;
+  fork->replaced = (uint32_t)exploit->replaced;
+  explore(sweep, fork->trial, &sweep->trials[exploit->parent], point);
+  fork->values = point_values(sweep->space, point, &fork->n_values);
+  return record;
 }
 
 /* Of the trials so far; the points are theirs. */
@@ -216,15 +248,10 @@ static Weir__SweepRecord *suggest(const struct sweep *sweep) {
   else
     search_suggest(&search, point, &none_left);
   if (!none_left.code) {
-    char text[SPACE_NUMBER_SIZE];
     NEW_RECORD(record, suggestion, Weir__SweepSuggestion, weir__sweep_suggestion__init);
     record->suggestion->has_trial = true;
     record->suggestion->trial = (uint32_t)sweep->n_trials;
-    record->suggestion->values = mem_new((size_t)space->n * sizeof *record->suggestion->values);
-    for (int i = 0; i < space->n; i++)
-      if (!isnan(point[i]))
-        add_value(record->suggestion, space->dimensions[i].path,
-                  space_text(&space->dimensions[i], point[i], text));
+    record->suggestion->values = point_values(space, point, &record->suggestion->n_values);
   }
   free(point);
   free(observations);

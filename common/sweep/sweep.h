@@ -13,12 +13,12 @@
 #include "spec.pb-c.h"
 #include "sweep.pb-c.h"
 
-enum { SWEEP_RUNGS_MAX = 32, SWEEP_CONCURRENCY_MAX = 256, SWEEP_TRIALS_MAX = 10000 };
+enum { SWEEP_RUNGS_MAX = 64, SWEEP_CONCURRENCY_MAX = 256, SWEEP_TRIALS_MAX = 10000 };
 
 enum sweep_trial_state {
   SWEEP_TRIAL_RUNNING,
   SWEEP_TRIAL_WAITING, /* at a rung, whether it goes on is open */
-  SWEEP_TRIAL_STOPPED, /* it did not go on; also where the sweep has ended meanwhile */
+  SWEEP_TRIAL_STOPPED, /* it did not go on, or was replaced; also where the sweep has ended meanwhile */
   SWEEP_TRIAL_DONE,    /* it has come to its end */
   SWEEP_TRIAL_FAILED,
 };
@@ -35,8 +35,11 @@ struct sweep_trial {
   char **values;                /* [space->n] texts; NULL: not active */
   double *point;                /* [space->n] */
   struct sweep_result *results; /* at rungs 0, 1, ...; values as searchers see them: lower is better */
-  int n_results;
-  char *failure; /* NULL: it has not failed */
+  int n_results;                /* those of a fork begin with its parent's */
+  int parent;                   /* the number of the trial that it was forked from; -1: none */
+  int begin;                    /* the first rung that it runs to itself */
+  int replaced;                 /* the rung at which another one took its place; -1: none did */
+  char *failure;                /* NULL: it has not failed */
   bool is_bad_input;
   enum sweep_trial_state state;
   double cost;   /* in virtual time, of a step; of the whole trial where there are no rungs */

@@ -10,6 +10,7 @@ static int apply_suggestion(struct sweep *sweep, const Weir__SweepSuggestion *su
 static int apply_promotion(struct sweep *sweep, const Weir__SweepPromotion *promotion, struct err *err);
 static int apply_result(struct sweep *sweep, const Weir__SweepResult *result, struct err *err);
 static int apply_stop(struct sweep *sweep, const Weir__SweepTrialStop *stop, struct err *err);
+static int apply_fork(struct sweep *sweep, const Weir__SweepFork *fork, struct err *err);
 static void apply_end(struct sweep *sweep, const Weir__SweepEnd *end);
 
 int sweep_apply(struct sweep *sweep, const Weir__SweepRecord *record, struct err *err) {
@@ -23,6 +24,8 @@ int sweep_apply(struct sweep *sweep, const Weir__SweepRecord *record, struct err
     apply_result(sweep, record->result, err);
   else if (record->stop)
     apply_stop(sweep, record->stop, err);
+  else if (record->fork)
+    apply_fork(sweep, record->fork, err);
   else if (record->end && record->end->reason)
     apply_end(sweep, record->end);
   else
@@ -49,13 +52,19 @@ static int check_slot(const struct sweep *sweep, struct err *err) {
              : err_set(err, ERR_CORRUPT, "more than %u trials run at a time", sweep->spec->concurrency);
 }
 
-static int read_values(struct sweep *sweep, const Weir__SweepSuggestion *suggestion,
-                       struct sweep_trial *trial, struct err *err) {
+/* The values of a record. */
+struct values {
+  Weir__SweepValue **values;
+  size_t n;
+};
+
+static int read_values(struct sweep *sweep, const struct values *values, struct sweep_trial *trial,
+                       struct err *err) {
   const struct space *space = sweep->space;
   for (int i = 0; i < space->n; i++)
     trial->point[i] = NAN;
-  for (size_t i = 0; i < suggestion->n_values; i++) {
-    const Weir__SweepValue *value = suggestion->values[i];
+  for (size_t i = 0; i < values->n; i++) {
+    const Weir__SweepValue *value = values->values[i];
     int at = value->path ? space_find(space, value->path) : -1;
     if (at < 0 || !value->value || trial->values[at])
       return err_set(err, ERR_CORRUPT, "a value of no dimension of the space, or of one twice");
@@ -86,31 +95,45 @@ static double find_cost(const struct sweep *sweep, const struct sweep_trial *tri
   return cost;
 }
 
-static int apply_suggestion(struct sweep *sweep, const Weir__SweepSuggestion *suggestion, struct err *err) {
+/* The next trial, which is not counted yet. NULL: its number or its values are wrong, and err is set. */
+static struct sweep_trial *trial_new(struct sweep *sweep, uint32_t number, const struct values *values,
+                                     struct err *err) {
   size_t n = (size_t)sweep->space->n;
   struct sweep_trial *trial;
-  if (check_slot(sweep, err))
-    return err->code;
-  if (suggestion->trial != (uint32_t)sweep->n_trials || sweep->n_trials == SWEEP_TRIALS_MAX)
-    return err_set(err, ERR_CORRUPT, "it suggests trial %u, and there are %d", suggestion->trial,
-                   sweep->n_trials);
+  if (number != (uint32_t)sweep->n_trials || sweep->n_trials == SWEEP_TRIALS_MAX) {
+    err_set(err, ERR_CORRUPT, "it begins trial %u, and there are %d", number, sweep->n_trials);
+    return NULL;
+  }
   array_reserve((void **)&sweep->trials, &sweep->capacity, sweep->n_trials, sizeof *sweep->trials);
   trial = &sweep->trials[sweep->n_trials];
-  *trial = (struct sweep_trial){.number = suggestion->trial,
+  *trial = (struct sweep_trial){.number = number,
                                 .values = mem_new(n * sizeof *trial->values),
                                 .point = mem_new(n * sizeof *trial->point),
-                                .results = mem_new((size_t)sweep->n_rungs * sizeof *trial->results)};
-  if (read_values(sweep, suggestion, trial, err)) {
-    for (size_t i = 0; i < n; i++)
-      free(trial->values[i]);
-    free(trial->values);
-    free(trial->point);
-    free(trial->results);
-    return err->code;
-  }
+                                .results = mem_new((size_t)sweep->n_rungs * sizeof *trial->results),
+                                .parent = -1,
+                                .replaced = -1};
+  if (read_values(sweep, values, trial, err) == 0)
+    return trial;
+  for (size_t i = 0; i < n; i++)
+    free(trial->values[i]);
+  free(trial->values);
+  free(trial->point);
+  free(trial->results);
+  return NULL;
+}
+
+static void trial_begin(struct sweep *sweep, struct sweep_trial *trial) {
   sweep->n_trials++;
   trial->cost = find_cost(sweep, trial);
   trial_run(sweep, trial);
+}
+
+static int apply_suggestion(struct sweep *sweep, const Weir__SweepSuggestion *suggestion, struct err *err) {
+  const struct values values = {suggestion->values, suggestion->n_values};
+  struct sweep_trial *trial;
+  if (check_slot(sweep, err) || !(trial = trial_new(sweep, suggestion->trial, &values, err)))
+    return err->code;
+  trial_begin(sweep, trial);
   return 0;
 }
 
@@ -177,6 +200,39 @@ static int apply_stop(struct sweep *sweep, const Weir__SweepTrialStop *stop, str
   if (trial)
     trial->state = SWEEP_TRIAL_STOPPED;
   return err->code;
+}
+
+/* Whether a trial may be replaced at a rung: it waits there, or has failed there or before. */
+static bool is_replaceable(const struct sweep_trial *trial, uint32_t rung) {
+  if (trial->state == SWEEP_TRIAL_FAILED)
+    return trial->replaced < 0 && (uint32_t)trial->n_results <= rung;
+  return trial->state == SWEEP_TRIAL_WAITING && (uint32_t)trial->n_results == rung + 1;
+}
+
+static int apply_fork(struct sweep *sweep, const Weir__SweepFork *fork, struct err *err) {
+  const struct values values = {fork->values, fork->n_values};
+  const struct sweep_trial *parent = find_trial(sweep, fork->parent, SWEEP_TRIAL_WAITING, err);
+  struct sweep_trial *trial, *replaced;
+  if (!parent || check_slot(sweep, err))
+    return err->code;
+  if ((uint32_t)parent->n_results != fork->rung + 1)
+    return err_set(err, ERR_CORRUPT, "trial %u does not wait at rung %u", fork->parent, fork->rung);
+  if (fork->replaced >= (uint32_t)sweep->n_trials || fork->replaced == fork->parent ||
+      !is_replaceable(&sweep->trials[fork->replaced], fork->rung))
+    return err_set(err, ERR_CORRUPT, "trial %u cannot be replaced at rung %u", fork->replaced, fork->rung);
+  trial = trial_new(sweep, fork->trial, &values, err);
+  if (!trial)
+    return err->code;
+  parent = &sweep->trials[fork->parent]; /* they may lie elsewhere now */
+  replaced = &sweep->trials[fork->replaced];
+  if (replaced->state == SWEEP_TRIAL_WAITING)
+    replaced->state = SWEEP_TRIAL_STOPPED;
+  replaced->replaced = (int)fork->rung;
+  trial->parent = (int)fork->parent;
+  trial->begin = trial->n_results = parent->n_results;
+  memcpy(trial->results, parent->results, (size_t)parent->n_results * sizeof *trial->results);
+  trial_begin(sweep, trial);
+  return 0;
 }
 
 static void apply_end(struct sweep *sweep, const Weir__SweepEnd *end) {

@@ -9,6 +9,7 @@
 #include "common/agree/spec_document.h"
 #include "common/base/message.h"
 #include "common/settle/spec_settle.h"
+#include "common/specs/spec_fork.h"
 #include "common/specs/spec_with.h"
 #include "common/sweep/scheduler.h"
 #include "common/sweep/searcher.h"
@@ -16,12 +17,20 @@
 
 enum { NAME_LENGTH_MAX = 30, POINTS_MAX = 1000 };
 
+/* Values of a dimension, tried in the run spec. */
+struct attempt {
+  const struct space *space;
+  int at; /* the dimension's index */
+  const Weir__RunSpec *base;
+};
+
 static int check_schedule(const Weir__SweepSpec *spec, struct err *err);
 static int check_budget(const Weir__SweepSpec *spec, struct err *err);
 static int check_space(Weir__SweepSpec *spec, struct err *err);
-static int check_dimension(const struct space *space, int at, const Weir__RunSpec *base, struct err *err);
-static int check_value(const struct space *space, int at, double position, const Weir__RunSpec *base,
-                       struct err *err);
+static int make_rungs(Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err);
+static int check_dimension(const struct attempt *attempt, struct err *err);
+static int check_value(const struct attempt *attempt, double position, struct err *err);
+static int check_forks(const struct attempt *attempt, struct err *err);
 
 int sweep_spec_read(const struct spec_source *source, Weir__SweepSpec **out, struct err *err) {
   struct spec_document document;
@@ -87,6 +96,10 @@ static int check_schedule(const Weir__SweepSpec *spec, struct err *err) {
     if (schedule->rungs[i] <= (i > 0 ? schedule->rungs[i - 1] : 0))
       return err_set(err, ERR_INVALID, "schedule.rungs: %llu is not above the rung before it",
                      (unsigned long long)schedule->rungs[i]);
+  if (schedule->has_interval && schedule->n_rungs)
+    return err_set(err, ERR_INVALID, "schedule.interval: schedule.rungs are given, too: give one of them");
+  if (schedule->has_interval && schedule->interval == 0)
+    return err_set(err, ERR_INVALID, "schedule.interval: it must be above 0");
   if (schedule->eta < 2 || schedule->eta > 1000)
     return err_set(err, ERR_INVALID, "schedule.eta: %u is not from 2 to 1000", schedule->eta);
   return scheduler_check(spec, err);
@@ -95,17 +108,18 @@ static int check_schedule(const Weir__SweepSpec *spec, struct err *err) {
 static int check_budget(const Weir__SweepSpec *spec, struct err *err) {
   const Weir__SweepBudget *budget = spec->budget;
   const Weir__SweepSchedule *schedule = spec->schedule;
+  uint64_t first = schedule->n_rungs ? schedule->rungs[0] : schedule->interval;
   if (budget->has_trials && (budget->trials == 0 || budget->trials > SWEEP_TRIALS_MAX))
     return err_set(err, ERR_INVALID, "budget.trials: %u is not from 1 to %d", budget->trials,
                    SWEEP_TRIALS_MAX);
   if (budget->has_seconds && !(budget->seconds > 0 && isfinite(budget->seconds)))
     return err_set(err, ERR_INVALID, "budget.seconds: it must be above 0");
-  if (budget->has_steps && schedule->n_rungs == 0)
+  if (budget->has_steps && first == 0)
     return err_set(err, ERR_INVALID,
                    "budget.steps: without schedule.rungs steps are not counted: use budget.trials");
-  if (budget->has_steps && budget->steps < schedule->rungs[0])
+  if (budget->has_steps && budget->steps < first)
     return err_set(err, ERR_INVALID, "budget.steps: %llu steps do not reach the first rung, at step %llu",
-                   (unsigned long long)budget->steps, (unsigned long long)schedule->rungs[0]);
+                   (unsigned long long)budget->steps, (unsigned long long)first);
   if (!budget->has_trials && !budget->has_steps && !budget->has_seconds &&
       strcmp(spec->search->name, "grid") != 0)
     return err_set(err, ERR_INVALID, "budget: it would never end: give trials, steps or seconds");
@@ -136,7 +150,7 @@ static int check_space(Weir__SweepSpec *spec, struct err *err) {
       err_set(err, ERR_INVALID, "space.%s: it is the same for all trials", path);
     else if (strcmp(path, "train.hold") == 0 || strcmp(path, "eval.at") == 0)
       err_set(err, ERR_INVALID, "space.%s: schedule.rungs say where trials are held and evaluated", path);
-    else if (spec->schedule->n_rungs > 0 &&
+    else if ((spec->schedule->n_rungs > 0 || spec->schedule->has_interval) &&
              (strcmp(path, "train.steps") == 0 || strcmp(path, "train.epochs") == 0))
       err_set(err, ERR_INVALID, "space.%s: a trial ends at the last of schedule.rungs", path);
   }
@@ -205,24 +219,53 @@ static int check_own(const Weir__SweepSpec *spec, const Weir__RunSpec *base, str
   return 0;
 }
 
-int sweep_spec_check_base(const Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err) {
+int sweep_spec_check_base(Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err) {
+  bool forks = scheduler_find(spec)->exploit != NULL;
   struct space *space;
-  if (check_own(spec, base, err) || check_objective(spec, base, err) || space_make(spec, &space, err))
+  if (make_rungs(spec, base, err) || check_own(spec, base, err) || check_objective(spec, base, err) ||
+      space_make(spec, &space, err))
     return err->code;
   for (int i = 0; i < space->n && !err->code; i++)
-    check_dimension(space, i, base, err);
+    if (check_dimension(&(struct attempt){space, i, base}, err) == 0 && forks)
+      check_forks(&(struct attempt){space, i, base}, err);
   space_free(space);
   return err->code;
 }
 
+/* One at each multiple of the interval, and the run's last step. */
+static int make_rungs(Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err) {
+  Weir__SweepSchedule *schedule = spec->schedule;
+  uint64_t last = base->train->steps, n;
+  if (!schedule->has_interval)
+    return 0;
+  if (!base->train->has_steps)
+    return err_set(
+        err, ERR_INVALID,
+        "schedule.interval: the run spec has train.epochs, whose steps only the data tells: give it "
+        "train.steps, or give schedule.rungs");
+  if (schedule->interval > last)
+    return err_set(err, ERR_INVALID, "schedule.interval: a trial ends at step %llu, that of the run spec",
+                   (unsigned long long)last);
+  n = last / schedule->interval + (last % schedule->interval > 0);
+  if (n > SWEEP_RUNGS_MAX)
+    return err_set(err, ERR_INVALID, "schedule.interval: %llu rungs up to step %llu; at most %d",
+                   (unsigned long long)n, (unsigned long long)last, SWEEP_RUNGS_MAX);
+  schedule->rungs = mem_new(n * sizeof *schedule->rungs);
+  for (; schedule->n_rungs < n; schedule->n_rungs++)
+    schedule->rungs[schedule->n_rungs] =
+        schedule->n_rungs + 1 < n ? (schedule->n_rungs + 1) * schedule->interval : last;
+  schedule->has_interval = false;
+  return 0;
+}
+
 /* All values of a choice, and the least and the greatest number. */
-static int check_dimension(const struct space *space, int at, const Weir__RunSpec *base, struct err *err) {
-  const struct dimension *dimension = &space->dimensions[at];
+static int check_dimension(const struct attempt *attempt, struct err *err) {
+  const struct dimension *dimension = &attempt->space->dimensions[attempt->at];
   uint32_t n = dimension->kind == DIMENSION_CHOICE ? dimension->n_values : 0;
   for (uint32_t i = 0; i < n && !err->code; i++)
-    check_value(space, at, i, base, err);
-  if (n == 0 && check_value(space, at, 0, base, err) == 0)
-    check_value(space, at, nextafter(1, 0), base, err);
+    check_value(attempt, i, err);
+  if (n == 0 && check_value(attempt, 0, err) == 0)
+    check_value(attempt, nextafter(1, 0), err);
   return err->code;
 }
 
@@ -250,20 +293,50 @@ static int make_settings(const struct space *space, int at, double position, cha
   return n;
 }
 
-static int check_value(const struct space *space, int at, double position, const Weir__RunSpec *base,
-                       struct err *err) {
+/* The base with a dimension's value, and with those by which the dimension is active. */
+static int spec_with_value(const struct attempt *attempt, double position, Weir__RunSpec **out,
+                           struct err *err) {
   char *settings[SPACE_DIMENSIONS_MAX];
-  int n = make_settings(space, at, position, settings);
+  int n = make_settings(attempt->space, attempt->at, position, settings);
   struct spec_source source = {
       .file = "the run spec", .settings = (const char *const *)settings, .n_settings = n};
-  Weir__RunSpec *spec = NULL;
-  if (spec_with(base, &source, &spec, err) || spec_check(spec, err) || spec_settle_check(spec, err)) {
+  *out = NULL;
+  if (spec_with(attempt->base, &source, out, err) || spec_check(*out, err) || spec_settle_check(*out, err)) {
     char *why = mem_strdup(err->text);
-    err_set(err, ERR_INVALID, "space.%s: with %s: %s", space->dimensions[at].path, settings[n - 1], why);
+    err_set(err, ERR_INVALID, "space.%s: with %s: %s", attempt->space->dimensions[attempt->at].path,
+            settings[n - 1], why);
     free(why);
+    spec_free(*out);
+    *out = NULL;
   }
-  spec_free(spec);
   for (int i = 0; i < n; i++)
     free(settings[i]);
+  return err->code;
+}
+
+static int check_value(const struct attempt *attempt, double position, struct err *err) {
+  Weir__RunSpec *spec;
+  spec_with_value(attempt, position, &spec, err);
+  spec_free(spec);
+  return err->code;
+}
+
+/* A fork may have another of the values than its parent. */
+static int check_forks(const struct attempt *attempt, struct err *err) {
+  const struct dimension *dimension = &attempt->space->dimensions[attempt->at];
+  uint32_t n = dimension->kind == DIMENSION_CHOICE ? dimension->n_values : 2;
+  Weir__RunSpec *first, *other;
+  if (spec_with_value(attempt, 0, &first, err))
+    return err->code;
+  for (uint32_t i = 1; i < n && !err->code; i++) {
+    double position = dimension->kind == DIMENSION_CHOICE ? i : nextafter(1, 0);
+    if (spec_with_value(attempt, position, &other, err) == 0 && spec_fork_check(first, other, err)) {
+      char *why = mem_strdup(err->text);
+      err_set(err, ERR_INVALID, "space.%s: trials of this schedule are forked: %s", dimension->path, why);
+      free(why);
+    }
+    spec_free(other);
+  }
+  spec_free(first);
   return err->code;
 }

@@ -16,9 +16,10 @@ int sweep_spec_read(const struct spec_source *source, Weir__SweepSpec **out, str
 int sweep_spec_check(Weir__SweepSpec *spec, struct err *err);
 
 /* The same of a run spec that trials are to begin with: it has the metric of the objective, and every
-   dimension is a key that may have its values. base has passed spec_check and spec_settle_check. Errors:
-   INVALID, naming the sweep's key, with what the run spec says of a value. */
-int sweep_spec_check_base(const Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err);
+   dimension is a key that may have its values. base has passed spec_check and spec_settle_check. Rungs take
+   the place of schedule.interval. Errors: INVALID, naming the sweep's key, with what the run spec says of a
+   value. */
+int sweep_spec_check_base(Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err);
 
 /* A copy of the base that says what its model has to have for the objective; freed with spec_free. */
 Weir__RunSpec *sweep_model_spec(const Weir__SweepSpec *spec, const Weir__RunSpec *base);

@@ -3,6 +3,7 @@
 #include "server/coordinator/shell/fork.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,14 +16,17 @@
 #include "common/settle/spec_settle.h"
 #include "model/stages/cuts.h"
 #include "server/coordinator/messages/info.h"
+#include "server/coordinator/shell/sweeps.h"
 
 enum { SETTINGS_MAX = 100, NOTES_MAX = 2 };
 
-/* A call for a fork. */
+/* A fork that a call asks for, or a sweep. */
 struct forking {
   struct task task;
   struct coordinator_service *shell;
-  struct rpc_call *call;
+  struct rpc_call *call; /* NULL: a sweep */
+  char *sweep;           /* NULL: a call */
+  uint32_t trial;
   Weir__RunSpec *spec; /* of the fork */
   struct fork_base base;
   /* what `slow` finds */
@@ -30,7 +34,7 @@ struct forking {
   Weir__Manifest *manifest; /* its checkpoint */
   Weir__Plan plan;          /* of the fork */
   uint64_t slots_step;
-  char id[RUN_ID_SIZE];
+  char id[RUN_ID_SIZE]; /* of a trial from the beginning */
   char *notes[NOTES_MAX];
   size_t n_notes;
   struct err err;
@@ -42,6 +46,7 @@ static int check_plan(struct forking *forking);
 static int find_layout(struct forking *forking);
 static int check_model(struct forking *forking);
 static void forking_accept(struct task *task);
+static void trial_accept(struct forking *forking);
 static void run_queue(struct forking *forking);
 
 static void forking_free(struct forking *forking) {
@@ -51,6 +56,7 @@ static void forking_free(struct forking *forking) {
   message_free(forking->manifest);
   spec_free(forking->spec);
   free(forking->base.parent);
+  free(forking->sweep);
   free(forking);
 }
 
@@ -91,6 +97,21 @@ void shell_fork_begin(struct coordinator_service *shell, struct rpc_call *call,
   forking_free(forking);
 }
 
+int shell_fork_trial(struct coordinator_service *shell, const struct trial_fork *fork, struct err *err) {
+  struct forking *forking = mem_new(sizeof *forking);
+  *forking = (struct forking){.task.run = forking_check,
+                              .shell = shell,
+                              .sweep = mem_strdup(fork->sweep),
+                              .trial = fork->trial,
+                              .spec = fork->spec,
+                              .base = {.parent = mem_strdup(fork->parent), .step = fork->step}};
+  snprintf(forking->id, sizeof forking->id, "%s", fork->id);
+  if (task_offer(shell->slow, &forking->task))
+    return 0;
+  forking_free(forking);
+  return err_set(err, ERR_BUSY, "too many downloads and submissions wait");
+}
+
 static void forking_check(struct task *task) {
   struct forking *forking = TASK_OWNER(task, struct forking, task);
   struct coordinator_service *shell = forking->shell;
@@ -98,7 +119,7 @@ static void forking_check(struct task *task) {
   if (!shell_is_leading(shell, why))
     err_set(&forking->err, ERR_UNAVAILABLE, "%s", why);
   else if (read_parent(forking) == 0 && check_plan(forking) == 0 && find_layout(forking) == 0 &&
-           check_model(forking) == 0)
+           check_model(forking) == 0 && !forking->sweep)
     run_id_draw(shell->store, forking->spec->name, forking->id, &forking->err);
   forking->task.run = forking_accept;
   task_post(shell->event_loop, &forking->task); /* bounded by the tasks of `slow` */
@@ -205,7 +226,9 @@ static int check_model(struct forking *forking) {
 static void forking_accept(struct task *task) {
   struct forking *forking = TASK_OWNER(task, struct forking, task);
   struct coordinator_service *shell = forking->shell;
-  if (shell_turns_away(shell, forking->call))
+  if (forking->sweep)
+    trial_accept(forking);
+  else if (shell_turns_away(shell, forking->call))
     ;
   else if (forking->err.code)
     rpc_call_finish(forking->call, &forking->err);
@@ -216,6 +239,20 @@ static void forking_accept(struct task *task) {
   else
     run_queue(forking);
   forking_free(forking);
+}
+
+/* Its run may be there: a former coordinator, or an answer of the store that was lost. */
+static void trial_accept(struct forking *forking) {
+  struct coordinator_service *shell = forking->shell;
+  struct err *err = &forking->err;
+  char why[SHELL_TEXT_SIZE];
+  if (!err->code && !shell_is_leading(shell, why))
+    err_set(err, ERR_UNAVAILABLE, "%s", why);
+  if (!err->code && coordinator_live_runs(shell->core) >= RUNS_LIVE_MAX)
+    err_set(err, ERR_BUSY, "%d runs wait or run already", RUNS_LIVE_MAX);
+  if (!err->code && !coordinator_run_model(shell->core, forking->id))
+    run_queue(forking);
+  shell_trial_forked(shell, forking->sweep, forking->trial, err);
 }
 
 /* The call is answered when the run is in the store. */
@@ -240,7 +277,9 @@ static void run_queue(struct forking *forking) {
                                       .submitted_unix_ms = clock_unix_ms(),
                                       .origin = {forking->base.parent, forking->base.step,
                                                  forking->slots_step, forking->manifest->incarnation},
-                                      .inheritance = &inheritance};
+                                      .inheritance = &inheritance,
+                                      .sweep = forking->sweep,
+                                      .trial = forking->trial};
   *base = forking->base;
   base->parent = mem_strdup(forking->base.parent);
   reply.run = forking->id;

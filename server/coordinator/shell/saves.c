@@ -45,6 +45,7 @@ static void save_succeeded(struct coordinator_service *shell, struct saved_run *
                            const struct save_job *job);
 static void refuse_submission(struct coordinator_service *shell, struct saved_run *run,
                               const struct err *err);
+static void run_undo(struct coordinator_service *shell, const char *run);
 static void start_members(struct coordinator_service *shell);
 static void save_members(struct task *task);
 static void members_done(struct task *task);
@@ -318,6 +319,10 @@ static void save_failed(struct coordinator_service *shell, struct saved_run *run
     refuse_submission(shell, run, &job->err);
     return;
   }
+  if (is_gone) { /* a trial's: its sweep finds out */
+    run_undo(shell, run->run);
+    return;
+  }
   if (!run->record) { /* nothing newer came meanwhile */
     run->record = message_copy(job->record);
     run->model = job->model;
@@ -353,12 +358,16 @@ static void save_succeeded(struct coordinator_service *shell, struct saved_run *
    when the answer alone was lost. */
 static void refuse_submission(struct coordinator_service *shell, struct saved_run *run,
                               const struct err *err) {
-  char *id = mem_strdup(run->run), **runs = mem_new(sizeof *runs);
   if (run->forked && err->code == ERR_NOT_FOUND)
     rpc_call_finish(run->submitter, err);
   else
     rpc_call_fail(run->submitter, ERR_UNAVAILABLE, "the store cannot keep the run: %s", err->text);
   run->submitter = NULL;
+  run_undo(shell, run->run);
+}
+
+static void run_undo(struct coordinator_service *shell, const char *run) {
+  char *id = mem_strdup(run), **runs = mem_new(sizeof *runs);
   runs[0] = mem_strdup(id);
   shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_CANCELLED, .run = id});
   shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_FORGOTTEN, .run = id});

@@ -17,7 +17,8 @@
    saves.c     keeps runs, events and members in the store
    commit.c    commits and deletes checkpoints
    garbage.c   fills an emptied store again, deletes what nothing refers to
-   sweeps.c    carries out what sweeps decide, sweep_log.c keeps their logs, sweep_calls.c answers about them
+   sweeps.c    has sweeps decide, sweep_log.c keeps their logs, sweep_trials.c makes their trials' runs,
+               sweep_calls.c answers about them
  */
 #ifndef WEIR_SERVER_COORDINATOR_SHELL_SHELL_H
 #define WEIR_SERVER_COORDINATOR_SHELL_SHELL_H

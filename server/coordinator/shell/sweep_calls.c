@@ -47,6 +47,11 @@ static Weir__SweepTrial *trial_info(const struct shell_sweep *sweep, const struc
   info->state = (char *)sweep_state_name(trial->state);
   if (trial->failure)
     info->failure = trial->failure;
+  info->has_parent = trial->parent >= 0;
+  if (info->has_parent) {
+    info->parent = (uint32_t)trial->parent;
+    info->parent_rung = (uint32_t)trial->begin - 1;
+  }
   info->values = arena_new(arena, (size_t)space->n * sizeof *info->values + 1);
   for (int i = 0; i < space->n; i++) {
     Weir__SweepValue *value;

@@ -55,7 +55,7 @@ void sweeps_free(struct shell_sweep *sweep) {
     for (int i = 0; i < sweep->n_log; i++)
       message_free(sweep->log[i]);
     free(sweep->log);
-    free(sweep->are_let_go);
+    free(sweep->runs);
     sweep_free(sweep->sweep);
     message_free(sweep->head);
     free(sweep->id);

@@ -1,4 +1,4 @@
-/* What sweeps decide, carried out: their trials are runs of the core. */
+/* What sweeps decide, and what they are told of it. */
 #include "server/coordinator/shell/sweeps.h"
 
 #include <inttypes.h>
@@ -25,20 +25,9 @@ static void sweep_turn(struct coordinator_service *shell, struct shell_sweep *sw
 static void observe(struct coordinator_service *shell, struct shell_sweep *sweep);
 static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *trial, const Weir__RunInfo *info,
                         bool is_evaluated);
-static void tell(struct shell_sweep *sweep, const struct sweep_trial *trial,
-                 const struct sweep_outcome *outcome);
 static void decide(struct coordinator_service *shell, struct shell_sweep *sweep);
 static void decision_make(struct task *task);
 static void decision_take(struct task *task);
-static bool act(struct coordinator_service *shell, struct shell_sweep *sweep);
-static void trial_drive(struct coordinator_service *shell, struct shell_sweep *sweep,
-                        const struct sweep_trial *trial);
-static bool trial_let_go(struct coordinator_service *shell, const struct shell_sweep *sweep,
-                         const struct sweep_trial *trial);
-static void trial_begin(struct coordinator_service *shell, struct shell_sweep *sweep,
-                        const struct sweep_trial *trial, const char *id);
-static void trial_go_on(struct coordinator_service *shell, const struct shell_sweep *sweep,
-                        const struct sweep_trial *trial, const char *id);
 
 struct shell_sweep *shell_find_sweep(struct coordinator_service *shell, const char *id) {
   struct shell_sweep *sweep = shell->sweeps;
@@ -163,7 +152,7 @@ static void sweep_turn(struct coordinator_service *shell, struct shell_sweep *sw
     return;
   }
   shell_sweep_save(shell, sweep);
-  if (sweep->n_written == sweep->n_log && act(shell, sweep) && sweep->sweep->end) {
+  if (sweep->n_written == sweep->n_log && shell_sweep_act(shell, sweep) && sweep->sweep->end) {
     sweep->is_settled = true;
     shell_release_model(shell, sweep->id);
   }
@@ -196,8 +185,8 @@ static double objective_value(const struct shell_sweep *sweep, const Weir__RunIn
   return NAN;
 }
 
-static void tell(struct shell_sweep *sweep, const struct sweep_trial *trial,
-                 const struct sweep_outcome *outcome) {
+void shell_sweep_tell(struct shell_sweep *sweep, const struct sweep_trial *trial,
+                      const struct sweep_outcome *outcome) {
   sweep_tell(sweep->sweep, trial->number, trial->n_results, outcome);
   sweep->is_waiting = false;
 }
@@ -234,7 +223,7 @@ static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *tri
   default:
     return;
   }
-  tell(sweep, trial, &outcome);
+  shell_sweep_tell(sweep, trial, &outcome);
 }
 
 static void record_take(struct shell_sweep *sweep, Weir__SweepRecord *record) {
@@ -287,95 +276,4 @@ void shell_sweep_end(struct coordinator_service *shell, struct shell_sweep *swee
   record.end = &end;
   record_take(sweep, message_copy(&record));
   shell_sweep_save(shell, sweep);
-}
-
-/* Brings the runs to where their trials are. Whether nothing is left to be done. */
-static bool act(struct coordinator_service *shell, struct shell_sweep *sweep) {
-  bool is_done = true;
-  for (; sweep->n_let_go < sweep->sweep->n_trials; sweep->n_let_go++) {
-    array_reserve((void **)&sweep->are_let_go, &sweep->let_go_capacity, sweep->n_let_go,
-                  sizeof *sweep->are_let_go);
-    sweep->are_let_go[sweep->n_let_go] = false;
-  }
-  for (int i = 0; i < sweep->sweep->n_trials && !shell->is_stopping; i++) {
-    const struct sweep_trial *trial = &sweep->sweep->trials[i];
-    if (trial->state == SWEEP_TRIAL_RUNNING && !trial->is_known) {
-      trial_drive(shell, sweep, trial);
-    } else if (trial->state == SWEEP_TRIAL_STOPPED && !sweep->are_let_go[i]) {
-      sweep->are_let_go[i] = trial_let_go(shell, sweep, trial);
-      is_done &= sweep->are_let_go[i];
-    }
-  }
-  return is_done;
-}
-
-static void trial_drive(struct coordinator_service *shell, struct shell_sweep *sweep,
-                        const struct sweep_trial *trial) {
-  char *id = sweep_run_id(sweep, trial->number);
-  if (coordinator_run_spec(shell->core, id))
-    trial_go_on(shell, sweep, trial, id);
-  else
-    trial_begin(shell, sweep, trial, id);
-  free(id);
-}
-
-/* Whether its run is over. */
-static bool trial_let_go(struct coordinator_service *shell, const struct shell_sweep *sweep,
-                         const struct sweep_trial *trial) {
-  char *id = sweep_run_id(sweep, trial->number);
-  bool is_over = coordinator_run_is_over(shell->core, id);
-  if (!is_over)
-    shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_CANCELLED, .run = id});
-  free(id);
-  return is_over;
-}
-
-static void trial_begin(struct coordinator_service *shell, struct shell_sweep *sweep,
-                        const struct sweep_trial *trial, const char *id) {
-  const Weir__SweepHead *head = sweep->head;
-  struct live_model *live = shell_find_model(shell, sweep->id);
-  struct run_submission submission = {.id = id,
-                                      .model_bytes = head->model_bytes,
-                                      .model_sha256 = head->model_sha256,
-                                      .outline_bytes = head->outline_bytes,
-                                      .outline_sha256 = head->outline_sha256,
-                                      .parameters = head->parameters,
-                                      .block_elems = head->block_elems,
-                                      .n_blocks = (uint32_t)head->n_block_elems,
-                                      .submitted_unix_ms = clock_unix_ms(),
-                                      .sweep = sweep->id,
-                                      .trial = trial->number};
-  Weir__RunSpec *spec = NULL;
-  struct err err = ERR_NONE;
-  if (sweep_trial_spec(sweep->sweep, trial, &spec, &err)) {
-    log_event(LOG_WARN, "coordinator", "trial_refused", "run=%s reason=\"%s\"", id, err.text);
-    tell(sweep, trial, &(struct sweep_outcome){.failure = "its values cannot be used", .is_bad_input = true});
-    sweep->is_due = true;
-    return;
-  }
-  if (coordinator_live_runs(shell->core) < RUNS_LIVE_MAX) { /* else at a later tick */
-    submission.spec = spec;
-    if (live)
-      shell_keep_model(shell, id, run_model_get(live->model));
-    shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_SUBMITTED, .submission = &submission});
-    shell_fetch_model(shell, id); /* where this coordinator is not the one that the sweep was sent to */
-  }
-  spec_free(spec);
-}
-
-/* One that is held short of its next rung; one that failed for a reason that is not its own. */
-static void trial_go_on(struct coordinator_service *shell, const struct shell_sweep *sweep,
-                        const struct sweep_trial *trial, const char *id) {
-  const struct sweep *of = sweep->sweep;
-  uint64_t rung = of->rungs[trial->n_results];
-  bool is_last = trial->n_results == of->n_rungs - 1;
-  Weir__RunInfo info;
-  CHECK(coordinator_run_info(shell->core, id, shell_now_ms(), &info));
-  if (info.hold > 0 && (is_last || info.hold < rung)) {
-    shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_HOLD, .hold = {id, is_last ? 0 : rung}});
-  } else if (info.state == WEIR__RUN_STATE__FAILED && !info.bad_input && !info.diverged) {
-    shell_step(shell,
-               &(struct coordinator_event){.kind = EVENT_RUN_RESUMED, .resumed = {id, info.checkpoint_step}});
-    shell_fetch_model(shell, id);
-  }
 }

@@ -1,10 +1,17 @@
-/* Sweeps on the event loop, for sweeps.c, sweep_log.c, sweep_calls.c, wishes.c, submit.c and lead.c alone.
-   What a sweep decides, common/sweep/sweep.h says. */
+/* Sweeps on the event loop, for sweeps.c, sweep_trials.c, sweep_log.c, sweep_calls.c, wishes.c, submit.c,
+   fork.c and lead.c alone. What a sweep decides, common/sweep/sweep.h says. */
 #ifndef WEIR_SERVER_COORDINATOR_SHELL_SWEEPS_H
 #define WEIR_SERVER_COORDINATOR_SHELL_SWEEPS_H
 
 #include "common/sweep/sweep.h"
 #include "server/coordinator/shell/shell.h"
+
+/* What is known of a trial's run. */
+struct trial_run {
+  bool is_let_go;  /* the trial was stopped, and the run is over */
+  bool is_forking; /* it is being made */
+  bool is_refused; /* it was not: the trial's values cannot be used */
+};
 
 /* A sweep and its log. Records are applied as they are decided; runs are made, held and ended by them only
    once the store has them, so that a successor finds nothing that the log does not say. */
@@ -14,9 +21,9 @@ struct shell_sweep {
   struct sweep *sweep;
   Weir__SweepRecord **log;
   int n_log, log_capacity;
-  int n_written;    /* of the log, in the store */
-  bool *are_let_go; /* [let_go_capacity at most] trials that were stopped, and whose runs are over */
-  int n_let_go, let_go_capacity;
+  int n_written;          /* of the log, in the store */
+  struct trial_run *runs; /* of trials 0, 1, ... */
+  int n_runs, runs_capacity;
   bool is_head_written, is_saving;
   uint32_t emptied;           /* how often the store has lost what it had */
   uint64_t retry_ms;          /* not before */
@@ -42,6 +49,17 @@ bool sweep_has_ended(const struct shell_sweep *sweep);
 void shell_sweep_end(struct coordinator_service *shell, struct shell_sweep *sweep, const char *reason);
 /* The jobs have written what they were given, or could not. */
 void shell_sweep_saved(struct coordinator_service *shell, struct shell_sweep *sweep, const struct err *err);
+
+/* Tells what became of a trial that runs. */
+void shell_sweep_tell(struct shell_sweep *sweep, const struct sweep_trial *trial,
+                      const struct sweep_outcome *outcome);
+
+/* sweep_trials.c */
+/* Brings the runs to where their trials are. Whether nothing is left to be done. */
+bool shell_sweep_act(struct coordinator_service *shell, struct shell_sweep *sweep);
+/* What has become of a trial's fork, for fork.c. */
+void shell_trial_forked(struct coordinator_service *shell, const char *sweep, uint32_t trial,
+                        const struct err *err);
 
 /* sweep_calls.c */
 /* Answers with what was asked for. Its log is told as far as the store has it. */

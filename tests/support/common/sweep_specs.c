@@ -35,6 +35,19 @@ const char sweep_asha_text[] = "name: search\n"
                                "  train.optimizer.lr: {log: [0.0001, 0.3]}\n"
                                "  train.batch: [32, 64, 128]\n";
 
+const char sweep_pbt_text[] = "name: search\n"
+                              "spec: base.yaml\n"
+                              "objective: {metric: accuracy}\n"
+                              "search: {name: random, seed: 3}\n"
+                              "schedule: {name: pbt, rungs: [10, 20, 30, 40, 50], quantile: 0.25}\n"
+                              "budget: {trials: 8}\n"
+                              "concurrency: 3\n"
+                              "space:\n"
+                              "  train.optimizer.lr: {log: [0.0001, 0.3]}\n"
+                              "  train.optimizer.name: [sgd, adamw]\n"
+                              "  train.optimizer.momentum: {uniform: [0.8, 0.98], step: 0.02, when: "
+                              "{train.optimizer.name: sgd}}\n";
+
 Weir__RunSpec *sweep_base_spec(void) {
   Weir__RunSpec *base;
   struct err err = ERR_NONE;

@@ -6,6 +6,8 @@
 
 /* A sweep by ASHA over the rate and the batch. */
 extern const char sweep_asha_text[];
+/* By population based training, over the rate, the optimizer, and one's momentum. */
+extern const char sweep_pbt_text[];
 
 Weir__RunSpec *sweep_base_spec(void); /* with an evaluation; freed with spec_free */
 

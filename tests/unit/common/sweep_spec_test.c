@@ -56,6 +56,74 @@ static void what_a_spec_says_wrongly_is_named_by_key(void **state) {
   assert_refused("points=[{a.b: 32}]", "points[0]: the space has no 'a.b'");
 }
 
+static void assert_pbt_refused(const char *setting, const char *expected) {
+  struct err err;
+  Weir__SweepSpec *spec = sweep_spec_of(sweep_pbt_text, &setting, 1, &err);
+  if (spec || !strstr(err.text, expected))
+    fail_msg("%s: '%s' lacks '%s'", setting, err.text, expected);
+}
+
+static void what_a_fork_cannot_have_is_refused_in_a_population(void **state) {
+  (void)state;
+  assert_pbt_refused("space={train.batch: [32, 64]}",
+                     "space.train.batch: trials of this schedule are forked: train.batch is");
+  assert_pbt_refused("space={train.seed: {uniform: [1, 9], step: 1}}",
+                     "space.train.seed: trials of this schedule are forked");
+  assert_pbt_refused("space={train: ['{steps: 50, batch: 64, optimizer: {lr: 0.1}}', '{steps: 50, batch: 32, "
+                     "optimizer: {lr: 0.1}}']}",
+                     "space.train: trials of this schedule are forked");
+  assert_pbt_refused("space={model.frozen: ['[a]', '[b]']}", "space.model.frozen: trials of this schedule");
+}
+
+static void what_a_population_says_wrongly_is_named_by_key(void **state) {
+  (void)state;
+  assert_pbt_refused("schedule.quantile=0.6", "schedule.quantile: 0.6");
+  assert_pbt_refused("schedule.resample_probability=-1", "schedule.resample_probability: -1");
+  assert_pbt_refused("schedule.perturb=[0.8, 0]", "schedule.perturb: 0 ");
+  assert_pbt_refused("schedule.interval=10", "schedule.interval: schedule.rungs");
+  assert_pbt_refused("schedule={name: pbt, interval: 0}", "schedule.interval: ");
+  assert_pbt_refused("schedule={name: pbt, interval: 5}", "schedule.interval: the run spec has train.epochs");
+  assert_pbt_refused("schedule={name: pbt}", "schedule.rungs: ");
+  assert_pbt_refused("budget={trials: 1}", "budget.trials: ");
+  assert_pbt_refused("budget={steps: 1000}", "budget.trials: ");
+  assert_pbt_refused("budget={trials: 8, steps: 79}", "budget.steps: 79 ");
+  assert_pbt_refused("search.name=grid", "search.name: ");
+  assert_refused("schedule.quantile=0.2", "schedule.quantile: 'asha'");
+  assert_refused("schedule.burn_in=2", "schedule.burn_in: 'asha'");
+}
+
+/* The base with a number of steps, and a sweep's interval. */
+static Weir__SweepSpec *interval_spec(uint64_t steps, const char *interval, struct err *err) {
+  Weir__RunSpec *base = sweep_base_spec();
+  const char *settings[] = {"schedule={name: none}"};
+  Weir__SweepSpec *spec = sweep_spec_of(sweep_asha_text, settings, 1, err);
+  spec->schedule->has_interval = true;
+  spec->schedule->interval = strtoull(interval, NULL, 10);
+  base->train->has_epochs = false;
+  base->train->has_steps = true;
+  base->train->steps = steps;
+  sweep_spec_check_base(spec, base, err);
+  spec_free(base);
+  return spec;
+}
+
+static void an_interval_has_a_rung_at_each_multiple_and_at_the_end(void **state) {
+  struct err err;
+  Weir__SweepSpec *spec = interval_spec(25, "10", &err);
+  (void)state;
+  assert_int_equal(err.code, 0);
+  assert_false(spec->schedule->has_interval);
+  assert_int_equal(spec->schedule->n_rungs, 3);
+  assert_int_equal(spec->schedule->rungs[0], 10);
+  assert_int_equal(spec->schedule->rungs[1], 20);
+  assert_int_equal(spec->schedule->rungs[2], 25);
+  message_free(spec);
+  message_free(interval_spec(25, "26", &err));
+  assert_non_null(strstr(err.text, "schedule.interval: a trial ends at step 25"));
+  message_free(interval_spec(1000000, "10", &err));
+  assert_non_null(strstr(err.text, "schedule.interval: 100000 rungs"));
+}
+
 static void what_the_run_spec_says_of_holds_is_refused(void **state) {
   struct err err;
   Weir__SweepSpec *spec = sweep_spec_of(sweep_asha_text, NULL, 0, &err);
@@ -143,6 +211,9 @@ static void errors_name_the_line(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_a_spec_says_wrongly_is_named_by_key),
+      cmocka_unit_test(what_a_fork_cannot_have_is_refused_in_a_population),
+      cmocka_unit_test(what_a_population_says_wrongly_is_named_by_key),
+      cmocka_unit_test(an_interval_has_a_rung_at_each_multiple_and_at_the_end),
       cmocka_unit_test(what_the_run_spec_says_of_holds_is_refused),
       cmocka_unit_test(conditions_upon_conditions_are_followed_once),
       cmocka_unit_test(damaged_specs_are_refused_or_taken_whole),

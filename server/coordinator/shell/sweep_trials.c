@@ -1,0 +1,187 @@
+/* What sweeps have decided, carried out: their trials are runs of the core. A run's id derives from the sweep
+   and the trial's number, so that nothing is made twice. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "common/agree/spec.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "server/coordinator/messages/info.h"
+#include "server/coordinator/shell/fork.h"
+#include "server/coordinator/shell/sweeps.h"
+
+static void trial_drive(struct coordinator_service *shell, struct shell_sweep *sweep,
+                        const struct sweep_trial *trial);
+static bool trial_let_go(struct coordinator_service *shell, const struct shell_sweep *sweep,
+                         const struct sweep_trial *trial);
+static void trial_begin(struct coordinator_service *shell, struct shell_sweep *sweep,
+                        const struct sweep_trial *trial, Weir__RunSpec *spec);
+static void trial_fork(struct coordinator_service *shell, struct shell_sweep *sweep,
+                       const struct sweep_trial *trial, Weir__RunSpec *spec);
+static void trial_go_on(struct coordinator_service *shell, struct shell_sweep *sweep,
+                        const struct sweep_trial *trial, const char *id);
+static void run_mend(struct coordinator_service *shell, const char *id, const Weir__RunInfo *info);
+
+bool shell_sweep_act(struct coordinator_service *shell, struct shell_sweep *sweep) {
+  bool is_done = true;
+  for (; sweep->n_runs < sweep->sweep->n_trials; sweep->n_runs++) {
+    array_reserve((void **)&sweep->runs, &sweep->runs_capacity, sweep->n_runs, sizeof *sweep->runs);
+    sweep->runs[sweep->n_runs] = (struct trial_run){0};
+  }
+  for (int i = 0; i < sweep->sweep->n_trials && !shell->is_stopping; i++) {
+    const struct sweep_trial *trial = &sweep->sweep->trials[i];
+    if (trial->state == SWEEP_TRIAL_RUNNING && !trial->is_known) {
+      trial_drive(shell, sweep, trial);
+    } else if (trial->state == SWEEP_TRIAL_STOPPED && !sweep->runs[i].is_let_go) {
+      sweep->runs[i].is_let_go = !sweep->runs[i].is_forking && trial_let_go(shell, sweep, trial);
+      is_done &= sweep->runs[i].is_let_go;
+    }
+  }
+  return is_done;
+}
+
+static void trial_drive(struct coordinator_service *shell, struct shell_sweep *sweep,
+                        const struct sweep_trial *trial) {
+  const struct trial_run *run = &sweep->runs[trial->number];
+  char *id = sweep_run_id(sweep, trial->number);
+  Weir__RunSpec *spec = NULL;
+  struct err err = ERR_NONE;
+  if (coordinator_run_spec(shell->core, id)) {
+    trial_go_on(shell, sweep, trial, id);
+  } else if (run->is_refused || sweep_trial_spec(sweep->sweep, trial, &spec, &err)) {
+    if (err.code)
+      log_event(LOG_WARN, "coordinator", "trial_refused", "run=%s reason=\"%s\"", id, err.text);
+    shell_sweep_tell(sweep, trial,
+                     &(struct sweep_outcome){.failure = "its values cannot be used", .is_bad_input = true});
+    sweep->is_due = true;
+  } else if (coordinator_live_runs(shell->core) >= RUNS_LIVE_MAX || run->is_forking) {
+    spec_free(spec); /* at a later tick */
+  } else if (trial->parent >= 0) {
+    trial_fork(shell, sweep, trial, spec);
+  } else {
+    trial_begin(shell, sweep, trial, spec);
+  }
+  free(id);
+}
+
+/* Whether its run is over. */
+static bool trial_let_go(struct coordinator_service *shell, const struct shell_sweep *sweep,
+                         const struct sweep_trial *trial) {
+  char *id = sweep_run_id(sweep, trial->number);
+  bool is_over = coordinator_run_is_over(shell->core, id);
+  if (!is_over)
+    shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_CANCELLED, .run = id});
+  free(id);
+  return is_over;
+}
+
+/* Takes the spec. */
+static void trial_begin(struct coordinator_service *shell, struct shell_sweep *sweep,
+                        const struct sweep_trial *trial, Weir__RunSpec *spec) {
+  const Weir__SweepHead *head = sweep->head;
+  struct live_model *live = shell_find_model(shell, sweep->id);
+  char *id = sweep_run_id(sweep, trial->number);
+  struct run_submission submission = {.id = id,
+                                      .spec = spec,
+                                      .model_bytes = head->model_bytes,
+                                      .model_sha256 = head->model_sha256,
+                                      .outline_bytes = head->outline_bytes,
+                                      .outline_sha256 = head->outline_sha256,
+                                      .parameters = head->parameters,
+                                      .block_elems = head->block_elems,
+                                      .n_blocks = (uint32_t)head->n_block_elems,
+                                      .submitted_unix_ms = clock_unix_ms(),
+                                      .sweep = sweep->id,
+                                      .trial = trial->number};
+  if (live)
+    shell_keep_model(shell, id, run_model_get(live->model));
+  shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_SUBMITTED, .submission = &submission});
+  shell_fetch_model(shell, id); /* where this coordinator is not the one that the sweep was sent to */
+  spec_free(spec);
+  free(id);
+}
+
+/* Its parent waits at the rung, and its checkpoint of that version may be still in the making. Only people
+   end such a run. Takes the spec. */
+static void trial_fork(struct coordinator_service *shell, struct shell_sweep *sweep,
+                       const struct sweep_trial *trial, Weir__RunSpec *spec) {
+  const uint64_t step = sweep->sweep->rungs[trial->begin - 1];
+  char *id = sweep_run_id(sweep, trial->number), *parent = sweep_run_id(sweep, (uint32_t)trial->parent);
+  Weir__RunInfo info;
+  bool is_there = coordinator_run_info(shell->core, parent, shell_now_ms(), &info) &&
+                  !shell_saves_is_deleting(shell, parent);
+  struct err err = ERR_NONE;
+  uint64_t found;
+  if (is_there && shell_pick_checkpoint(shell, parent, &step, &found, &err)) {
+    const struct trial_fork fork = {id, parent, step, spec, sweep->id, trial->number};
+    sweep->runs[trial->number].is_forking = shell_fork_trial(shell, &fork, &err) == 0;
+    spec = NULL;
+  } else if (is_there && info.state == WEIR__RUN_STATE__FAILED && !info.bad_input && !info.diverged) {
+    run_mend(shell, parent, &info);
+  } else if (!is_there || coordinator_run_is_over(shell->core, parent)) {
+    shell_sweep_tell(sweep, trial, &(struct sweep_outcome){.failure = "what it goes on from is gone"});
+    sweep->is_due = true;
+  }
+  spec_free(spec);
+  free(id);
+  free(parent);
+}
+
+void shell_trial_forked(struct coordinator_service *shell, const char *id, uint32_t number,
+                        const struct err *err) {
+  struct shell_sweep *sweep = shell_find_sweep(shell, id);
+  if (!sweep)
+    return;
+  sweep->runs[number].is_forking = false;
+  sweep->runs[number].is_refused = err->code == ERR_INVALID; /* `searching` may read the sweep just now */
+  if (err->code)
+    log_event(LOG_WARN, "coordinator", "trial_not_forked", "sweep=%s trial=%" PRIu32 " reason=\"%s\"", id,
+              number, err->text);
+  sweep->is_due |= !err->code || err->code == ERR_INVALID; /* else at the next tick */
+}
+
+/* Whether a trial's version is no longer needed where it stands: the forks that begin with it have loaded it.
+ */
+static bool are_children_there(struct coordinator_service *shell, const struct shell_sweep *sweep,
+                               const struct sweep_trial *trial) {
+  bool are_there = true;
+  for (int i = 0; i < sweep->sweep->n_trials && are_there; i++) {
+    const struct sweep_trial *child = &sweep->sweep->trials[i];
+    Weir__RunInfo info;
+    char *id;
+    if (child->parent != (int)trial->number || child->begin != trial->n_results ||
+        child->state != SWEEP_TRIAL_RUNNING || child->is_known)
+      continue;
+    id = sweep_run_id(sweep, child->number);
+    are_there = coordinator_run_info(shell->core, id, shell_now_ms(), &info) &&
+                info.state != WEIR__RUN_STATE__QUEUED && info.state != WEIR__RUN_STATE__LOADING;
+    free(id);
+  }
+  return are_there;
+}
+
+/* One that is held short of its next rung; one that failed for a reason that is not its own. */
+static void trial_go_on(struct coordinator_service *shell, struct shell_sweep *sweep,
+                        const struct sweep_trial *trial, const char *id) {
+  const struct sweep *of = sweep->sweep;
+  uint64_t rung = of->rungs[trial->n_results];
+  bool is_last = trial->n_results == of->n_rungs - 1;
+  Weir__RunInfo info;
+  CHECK(coordinator_run_info(shell->core, id, shell_now_ms(), &info));
+  if (info.hold > 0 && (is_last || info.hold < rung)) {
+    if (are_children_there(shell, sweep, trial))
+      shell_step(shell,
+                 &(struct coordinator_event){.kind = EVENT_RUN_HOLD, .hold = {id, is_last ? 0 : rung}});
+  } else if (info.state == WEIR__RUN_STATE__FAILED && info.checkpoint_step < info.parent_step) {
+    shell_sweep_tell(sweep, trial, &(struct sweep_outcome){.failure = "what it goes on from is gone"});
+    sweep->is_due = true;
+  } else if (info.state == WEIR__RUN_STATE__FAILED && !info.bad_input && !info.diverged) {
+    run_mend(shell, id, &info);
+  }
+}
+
+static void run_mend(struct coordinator_service *shell, const char *id, const Weir__RunInfo *info) {
+  shell_step(shell,
+             &(struct coordinator_event){.kind = EVENT_RUN_RESUMED, .resumed = {id, info->checkpoint_step}});
+  shell_fetch_model(shell, id);
+}

@@ -1,0 +1,75 @@
+/* Sweeps that a test plays to their end, with deaths on the way. */
+#include "tests/support/common/sweep_play.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "common/agree/random.h"
+#include "common/base/memory.h"
+#include "common/base/message.h"
+#include "tests/support/common/sweep_specs.h"
+
+static void keep(struct kept *kept, const Weir__SweepRecord *record) {
+  size_t size = weir__sweep_record__get_packed_size(record);
+  assert_true(kept->n < RECORDS_MAX);
+  kept->records[kept->n] = mem_new(size + 1);
+  weir__sweep_record__pack(record, kept->records[kept->n]);
+  kept->sizes[kept->n++] = size;
+}
+
+void kept_free(struct kept *kept) {
+  for (int i = 0; i < kept->n; i++)
+    free(kept->records[i]);
+}
+
+/* What a successor reads. */
+static struct sweep *open_again(const char *text, const struct kept *kept) {
+  struct sweep *sweep = sweep_of(text, NULL, 0);
+  for (int i = 0; i < kept->n; i++) {
+    Weir__SweepRecord *record = weir__sweep_record__unpack(NULL, kept->sizes[i], kept->records[i]);
+    struct err err = ERR_NONE;
+    assert_int_equal(sweep_apply(sweep, record, &err), 0);
+    message_free(record);
+  }
+  return sweep;
+}
+
+struct sweep *sweep_run_of(const struct sweep_play *play, struct kept *kept) {
+  struct sweep *sweep = sweep_of(play->text, NULL, 0);
+  uint64_t draws = 0;
+  *kept = (struct kept){0};
+  for (;;) {
+    Weir__SweepRecord *record;
+    struct err err = ERR_NONE;
+    enum sweep_turn turn = sweep_next(sweep, &record);
+    if (turn == SWEEP_OVER)
+      return sweep;
+    if (turn == SWEEP_DECIDED) {
+      keep(kept, record);
+      assert_int_equal(sweep_apply(sweep, record, &err), 0);
+      message_free(record);
+    } else { /* any trial that runs may be the next to tell */
+      uint32_t at = (uint32_t)(random_bits(play->seed, draws++) % (uint64_t)sweep->n_trials);
+      struct sweep_trial *trial = &sweep->trials[at];
+      struct sweep_outcome outcome = play->outcome_of(trial, trial->n_results);
+      sweep_tell(sweep, at, trial->n_results, &outcome);
+    }
+    if (play->is_killed && random_bits(play->seed + 1, draws++) % 4 == 0) {
+      sweep_free(sweep);
+      sweep = open_again(play->text, kept);
+    }
+  }
+}
+
+void assert_same(const struct kept *a, const struct kept *b) {
+  assert_int_equal(a->n, b->n);
+  for (int i = 0; i < a->n; i++) {
+    assert_int_equal(a->sizes[i], b->sizes[i]);
+    assert_memory_equal(a->records[i], b->records[i], a->sizes[i]);
+  }
+}

@@ -24,6 +24,8 @@ LOOK_SECONDS = 0.005
 # The settings of a sweep of each kind.
 KINDS = {
     "asha": ("schedule={name: asha, rungs: [2, 4, 8], eta: 2}", "search={name: random, seed: 4}", "budget={trials: 5}"),
+    "pbt": ("schedule={name: pbt, rungs: [2, 4, 6]}", "search={name: random, seed: 6}", "budget={trials: 3}",
+            "space={train.optimizer.lr: {log: [0.001, 0.5]}, train.optimizer.momentum: [0, 0.5, 0.9]}"),
     "halving": ("schedule={name: halving, rungs: [2, 6], eta: 2}", "search={name: sobol, seed: 2}", "budget={trials: 5}"),
     "hyperband": ("schedule={name: hyperband, rungs: [2, 4], eta: 2}", "search={name: bohb, seed: 1}", "budget={trials: 5}"),
     "none": ("schedule={name: none, rungs: [3, 6]}", "search={name: tpe, seed: 3, n_startup_trials: 2}", "budget={trials: 4}"),

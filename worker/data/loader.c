@@ -48,6 +48,7 @@ struct loader {
   pthread_cond_t changed;
   pthread_t *threads;
   int n_threads;
+  int trace_number;
   bool is_stopping;
   uint64_t wait_ns;     /* what callers have waited */
   uint64_t scaled_step; /* whose scale is known */
@@ -200,7 +201,7 @@ static void *prefetch_main(void *argument) {
   uint64_t begin_ns;
   struct scratch scratch = {0};
   float_setting_require("reader");
-  trace_thread("reader");
+  trace_thread("reader", loader->trace_number);
   pthread_mutex_lock(&loader->lock);
   while (!loader->is_stopping) {
     struct slot *slot = claim_next_locked(loader);
@@ -289,6 +290,7 @@ int loader_new(const struct loader_options *options, struct loader **out, struct
   loader->labels = &model->labels;
   loader->n_inputs = model->n_columns + model->has_labels;
   loader->mixes = model->mixes_labels;
+  loader->trace_number = options->trace_number;
   loader->scale = -1;
   pthread_mutex_init(&loader->lock, NULL);
   pthread_cond_init(&loader->changed, NULL);

@@ -22,6 +22,7 @@ struct loader_options {
   const struct plan *plan;
   const Weir__RunSpec *spec;
   struct dataset *train, *eval; /* eval: NULL, none; with data.split it is train */
+  int trace_number;             /* of trace_run_begin */
   int threads;                  /* make batches ahead, two for each of them: at least as many as executors */
 };
 

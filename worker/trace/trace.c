@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 
@@ -11,7 +12,7 @@
 #include "common/base/memory.h"
 #include "worker/trace/trace_file.h"
 
-enum { RING_SPANS = 2048, FLUSH_MS = 200 };
+enum { RING_SPANS = 2048, FLUSH_MS = 200, RUNS_MAX = 64 };
 
 /* A thread's. It outlives the thread: the next one of the same name goes on with it, on the same row. */
 struct ring {
@@ -34,6 +35,7 @@ static struct {
   struct trace_file *file; /* NULL: closed */
   struct ring *rings;
   int n_rings;
+  bool is_run[RUNS_MAX + 1]; /* [the number of a run] */
 } trace = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const struct trace_sink own_sink = {.is_on = trace_is_on, .thread = trace_thread, .span = trace_span};
@@ -85,17 +87,38 @@ uint64_t trace_now_ns(void) {
   return trace_is_on() ? clock_now_ns() : 0;
 }
 
-void trace_thread(const char *name) {
+void trace_thread(const char *name, int run) {
+  char full[TRACE_NAME_SIZE];
   if (other_sink) {
-    other_sink->thread(name);
+    other_sink->thread(name, run);
     return;
   }
   prctl(PR_SET_NAME, name);
   if (!trace_is_on())
     return;
+  if (run > 1)
+    snprintf(full, sizeof full, "%.40s (run %d)", name, run);
+  else
+    snprintf(full, sizeof full, "%s", name);
   if (own_ring)
     ring_give_back(own_ring);
-  own_ring = ring_take(name);
+  own_ring = ring_take(full);
+}
+
+int trace_run_begin(void) {
+  int run = 1;
+  pthread_mutex_lock(&trace.lock);
+  while (run < RUNS_MAX && trace.is_run[run])
+    run++;
+  trace.is_run[run] = true;
+  pthread_mutex_unlock(&trace.lock);
+  return run;
+}
+
+void trace_run_end(int run) {
+  pthread_mutex_lock(&trace.lock);
+  trace.is_run[run] = false;
+  pthread_mutex_unlock(&trace.lock);
 }
 
 void trace_span(const struct trace_span *span) {

@@ -29,8 +29,14 @@ bool trace_is_on(void);
 /* clock_now_ns; 0 while tracing is off, so that nobody reads a clock for nothing. */
 uint64_t trace_now_ns(void);
 
-/* The calling thread's name on the timeline and, cut to 15 bytes, in the system's lists; copied. */
-void trace_thread(const char *name);
+/* The calling thread's name in the system's lists, cut to 15 bytes, and on the timeline; copied. run: what
+   trace_run_begin returned for the run that it is of; 0: of none. From the second run on the timeline has the
+   number behind the name. */
+void trace_thread(const char *name, int run);
+
+/* Numbers for runs whose threads may live at the same time: the lowest from 1 on that no other has. */
+int trace_run_begin(void);
+void trace_run_end(int run); /* its threads have ended */
 
 /* What happened between two moments. */
 struct trace_span {
@@ -49,7 +55,7 @@ void trace_span(const struct trace_span *span);
 /* The above as a table: a plugin, which has its own copy of this file, hands on to the program's. */
 struct trace_sink {
   bool (*is_on)(void);
-  void (*thread)(const char *name);
+  void (*thread)(const char *name, int run);
   void (*span)(const struct trace_span *span);
 };
 

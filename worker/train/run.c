@@ -243,7 +243,8 @@ static void *run_main(void *argument) {
   bool is_bad_input = false;
   uint64_t begin_ns = trace_now_ns();
   float_setting_require("run");
-  trace_thread("run");
+  run->trace_number = trace_run_begin();
+  trace_thread("run", run->trace_number);
   run_load(run, &is_bad_input, &err);
   trace_span(&(struct trace_span){.category = "load",
                                   .name = run->load->run,
@@ -265,6 +266,7 @@ static void *run_main(void *argument) {
     run_leave_locked(run);
   pthread_mutex_unlock(&run->lock);
   run_release(run);
+  trace_run_end(run->trace_number);
   pthread_mutex_lock(&run->lock);
   run->has_ended = true;
   pthread_cond_broadcast(&run->changed);
@@ -283,6 +285,7 @@ static struct load_options run_load_options(struct run *run) {
                                .stage_end = (int)run->load->stage_end,
                                .fetch = &run->fetch,
                                .kept = run->options.kept,
+                               .trace_number = run->trace_number,
                                .promises = run->options.promises};
 }
 

@@ -70,15 +70,10 @@ static int gated_prepare(const struct backend_request *request, struct backend_p
   return backend_find("ref")->prepare(request, out, err);
 }
 
-static void gate_shut(void) {
+/* which: is_closed or is_shut. */
+static void gate_close(bool *which) {
   pthread_mutex_lock(&gate.lock);
-  gate.is_shut = true;
-  pthread_mutex_unlock(&gate.lock);
-}
-
-static void gate_close(void) {
-  pthread_mutex_lock(&gate.lock);
-  gate.is_closed = true;
+  *which = true;
   gate.most = 0;
   pthread_mutex_unlock(&gate.lock);
 }
@@ -299,7 +294,7 @@ static void a_run_that_ends_while_it_loads_keeps_no_other_from_its_orders(void *
   r->f[1]->servers[0].held_step = 1;
   load(r, 1);
   show(r, 1, 0, 1);
-  gate_shut();
+  gate_close(&gate.is_shut);
   order.run = name_of(0);
   hosting_load(r->hosting, &order, r->f[0]->channel);
   gate_wait(0, 1);
@@ -465,7 +460,7 @@ static void no_bit_depends_on_how_many_executors_may_compute(void **state) {
   show(r, 0, 0, 0);
   fixture_wait(r->f[0], is_all_pushed);
   load(r, 1);
-  gate_close();
+  gate_close(&gate.is_closed);
   show(r, 1, 1, 1);
   gate_wait(1, 0);
   fixture_linger(50);

@@ -240,7 +240,7 @@ static bool message_deliver_locked(struct sender *sender, const struct sender_me
 
 static void *sender_main(void *argument) {
   struct sender *sender = argument;
-  trace_thread("boundary");
+  trace_thread("boundary", sender->options.trace_number);
   pthread_mutex_lock(&sender->lock);
   while (!sender->is_stopping) {
     struct err err;

@@ -18,6 +18,7 @@ struct sender_options {
   const char *address;             /* of the neighbour; copied */
   const Weir__BoundaryPiece *head; /* what all pieces say: run, incarnation, term, team, stage; copied */
   int n_messages;                  /* that wait at most */
+  int trace_number;                /* of trace_run_begin */
   /* The neighbour refuses them for good: DROPPED when it has the step behind it. Once; nothing is sent any
      more. On the sender's thread. */
   void (*refused)(void *user, const struct err *err);

@@ -109,6 +109,7 @@ static void edge_open(struct run *run, struct edge *edge, const char *address, i
                                                      .address = address,
                                                      .head = &head,
                                                      .n_messages = n_slots + CHUNKS_WAITING_MAX,
+                                                     .trace_number = run->trace_number,
                                                      .refused = on_refused,
                                                      .sent = on_sent,
                                                      .user = run});

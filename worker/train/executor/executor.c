@@ -196,7 +196,7 @@ static void *executor_main(void *argument) {
   uint64_t begin_ns = trace_now_ns();
   char name[32];
   snprintf(name, sizeof name, "executor %d", executor->index);
-  trace_thread(name);
+  trace_thread(name, run->trace_number);
   if (!backend_thread_init(&err) && !executor_prepare(executor, &err) && executor->index == 0 &&
       executor_wait_for_team(executor)) {
     pthread_mutex_lock(&run->lock);

@@ -24,7 +24,7 @@ void *relay_gather_main(void *argument) {
                               .are_summed = mem_new(parts * sizeof *gatherer.are_summed)};
   bool is_well = true;
   float_setting_require("gatherer");
-  trace_thread("gather");
+  trace_thread("gather", relay->run->trace_number);
   for (gatherer.step = relay->first_step; is_well && gatherer.step < relay->run->loaded.plan.steps;
        gatherer.step++)
     for (uint32_t b = 0; b < relay->plan.n_buckets && is_well; b++)

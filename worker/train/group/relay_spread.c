@@ -34,7 +34,7 @@ void *relay_spread_main(void *argument) {
   bool is_well = true;
   spreader.ranges = mem_new(relay->run->loaded.model->n_param_blocks * sizeof *spreader.ranges);
   float_setting_require("spreader");
-  trace_thread("spread");
+  trace_thread("spread", relay->run->trace_number);
   for (uint64_t step = relay->first_step; is_well && step < relay->run->loaded.plan.steps; step++)
     for (uint32_t b = 0; b < relay->plan.n_buckets && is_well; b++) {
       spreader.version = step + 1;

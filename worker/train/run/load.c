@@ -287,6 +287,7 @@ static int loaded_open_loader(const struct load_options *options, struct loaded 
                                              .spec = loaded->spec,
                                              .train = loaded->train,
                                              .eval = loaded->eval,
-                                             .threads = threads},
+                                             .threads = threads,
+                                             .trace_number = options->trace_number},
                     &loaded->loader, err);
 }

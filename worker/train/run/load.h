@@ -25,6 +25,7 @@ struct load_options {
   int stage_begin, stage_end;   /* the stages of the model that are computed here; equal: all of them */
   struct model_fetch *fetch;    /* lets another thread end the download of the model */
   struct kept_data *kept;       /* of a load of the same run; taken, freed; NULL: the data is to be read */
+  int trace_number;             /* of trace_run_begin */
   struct promises *promises;    /* of this machine's memory; NULL: there is no other run */
 };
 

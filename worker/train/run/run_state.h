@@ -81,6 +81,7 @@ struct run {
   Weir__LoadRun *load;
   struct model_fetch fetch;
   pthread_t thread;
+  int trace_number; /* of trace_run_begin */
 
   /* Made while LOADING, then only read. */
   struct loaded loaded;

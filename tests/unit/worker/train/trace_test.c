@@ -141,7 +141,7 @@ static void nothing_is_traced_before_it_is_asked_for(void **state) {
   (void)state;
   assert_false(trace_is_on());
   assert_int_equal(trace_now_ns(), 0);
-  trace_thread("nobody");
+  trace_thread("nobody", 1);
   trace_span(
       &(struct trace_span){.category = "test", .name = "nothing", .begin_ns = 1, .end_ns = 2, .index = -1});
   trace_close();
@@ -151,7 +151,7 @@ static pthread_barrier_t all_have_begun;
 
 /* Of two threads of one name the second would go on where the first has ended. */
 static void *spans_main(void *name) {
-  trace_thread(name);
+  trace_thread(name, 1);
   pthread_barrier_wait(&all_have_begun);
   for (int i = 0; i < SPANS; i++)
     trace_span(&(struct trace_span){.category = "test",
@@ -191,6 +191,46 @@ static void threads_that_are_faster_than_the_writer_lose_nothing(void **state) {
   assert_int_equal(lines_with("not begun") + lines_with("too late"), 0);
 }
 
+/* A run's executor, which computes something. */
+static void *executor_main(void *run) {
+  trace_thread("executor 0", *(int *)run);
+  trace_span(
+      &(struct trace_span){.category = "test", .name = "task", .begin_ns = 1, .end_ns = 2, .index = -1});
+  return NULL;
+}
+
+/* In a process of its own, as below. */
+static void trace_executors(int runs[3]) {
+  struct err err = ERR_NONE;
+  int code = trace_open(path, &err);
+  pthread_t thread;
+  for (int i = 0; i < 3; i++) {
+    code |= pthread_create(&thread, NULL, executor_main, &runs[i]);
+    pthread_join(thread, NULL);
+  }
+  trace_close();
+  _exit(code);
+}
+
+static void threads_of_runs_beside_each_other_have_names_apart(void **state) {
+  int runs[] = {trace_run_begin(), trace_run_begin(), 0};
+  pid_t pid;
+  (void)state;
+  trace_run_end(runs[0]);
+  runs[2] = trace_run_begin();
+  assert_int_equal(runs[2], runs[0]);
+  trace_run_end(runs[1]);
+  trace_run_end(runs[2]);
+  unlink(path);
+  fflush(NULL);
+  pid = fork();
+  if (pid == 0)
+    trace_executors(runs);
+  assert_int_equal(waitpid(pid, NULL, 0), pid);
+  assert_int_equal(lines_with("\"name\":\"executor 0\""), 1);
+  assert_int_equal(lines_with("\"name\":\"executor 0 (run 2)\""), 1);
+}
+
 /* Each time in a process of its own, which opens one timeline. */
 static void a_timeline_that_is_closed_at_once_has_what_came_before(void **state) {
   (void)state;
@@ -218,8 +258,8 @@ static bool sink_is_on(void) {
   return true;
 }
 
-static void sink_thread(const char *name) {
-  told.threads += strcmp(name, "here") == 0;
+static void sink_thread(const char *name, int run) {
+  told.threads += strcmp(name, "here") == 0 && run == 3;
 }
 
 static void sink_span(const struct trace_span *span) {
@@ -236,7 +276,7 @@ static void a_plugin_hands_on_what_it_is_told(void **state) {
   trace_redirect(&sink);
   assert_true(trace_is_on());
   assert_true(trace_now_ns() >= before_ns);
-  trace_thread("here");
+  trace_thread("here", 3);
   trace_span(&(struct trace_span){.row = TRACE_UP,
                                   .category = "test",
                                   .name = "copy",
@@ -266,6 +306,7 @@ int main(void) {
       cmocka_unit_test(spans_that_overlap_on_a_shared_row_get_lanes),
       cmocka_unit_test(files_of_before_are_kept),
       cmocka_unit_test(nothing_is_traced_before_it_is_asked_for),
+      cmocka_unit_test(threads_of_runs_beside_each_other_have_names_apart),
       cmocka_unit_test(a_timeline_that_is_closed_at_once_has_what_came_before),
       cmocka_unit_test(threads_that_are_faster_than_the_writer_lose_nothing),
       cmocka_unit_test(a_plugin_hands_on_what_it_is_told),

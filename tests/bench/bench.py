@@ -126,8 +126,9 @@ def bench_pipeline():
 
 
 def bench_search():
-    subprocess.run([SEARCH_PYTHON, os.path.join(ROOT, "tests", "bench", "peer_search.py"),
-                    program("tests/bench/search_bench")], check=True)
+    for script, ours in (("peer_table.py", "table_bench"), ("peer_search.py", "search_bench")):
+        sys.stdout.flush()
+        subprocess.run([SEARCH_PYTHON, os.path.join(ROOT, "tests", "bench", script), program("tests/bench/" + ours)], check=True)
 
 
 def bench_coordinator():

@@ -134,10 +134,12 @@ build/venv/.done: tests/requirements.txt
 	$(Q)rm -rf build/venv; python3 -m venv build/venv && build/venv/bin/pip -q install -r $< 2>build/venv/log && \
 	touch $@ || { tail -n 1 build/venv/log; rm -rf build/venv; echo "make: the tests that need $< are skipped"; } >&2
 
-# REPEAT=20: rounds, all but the first of tests for which the machine's speed could matter; ONLY="store lease": programs by name.
-RUN_TESTS = WEIR_BUILD_DIR=$(B) python3 tests/run.py --jobs=$(or $(JOBS),$$(nproc)) --repeat=$(or $(REPEAT),1) --only="$(ONLY)"
+# REPEAT=20: rounds, all but the first of tests for which the machine's speed could matter (TIMED=1: the first, too);
+# ONLY="store lease": programs by name. More at a time than there are cores: most of them wait most of the time.
+RUN_TESTS = WEIR_BUILD_DIR=$(B) python3 tests/run.py --jobs=$(or $(JOBS),$$((3 * $$(nproc)))) --repeat=$(or $(REPEAT),1) \
+  $(if $(TIMED),--timed) --only="$(ONLY)"
 BESIDE = $(filter $(B)/tests/simulation/%,$(TESTS)) # they only compute
-LONGEST = $(patsubst %,tests/integration/test_%.py,compose checkpoints) # first: nothing waits for them at the end
+LONGEST = $(patsubst %,tests/integration/test_%.py,compose silence hold groups fork checkpoints crash_points store) # first: nothing waits for them at the end
 QUICK = contract bad_input same_hash recovery checkpoints outputs trace
 check: deps-check ## all tests, and the habits that a program can check (REPEAT=20 ONLY="store lease")
 	@$(MAKE) --no-print-directory -j$$(nproc) all tests

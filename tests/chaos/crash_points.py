@@ -338,7 +338,7 @@ class Inputs:
     def __init__(self, folder, store):
         self.store = store
         folder.small_data(160, 16)
-        weir("model", "mlp", "--hidden", "200,100", "--seed", "3", "-o", folder.file("mlp.onnx"))
+        weir("model", "mlp", "--hidden", "90,20", "--seed", "3", "-o", folder.file("mlp.onnx"))
         self.spec = folder.file("spec.yaml", SPEC.format(root=folder.path))
         self.reference = None
 

@@ -51,7 +51,7 @@ def wait_for(condition, what):
         value = condition()
         if value:
             return value
-        time.sleep(min(max(0.01, 9 * (time.monotonic() - look), (look - begin) / 10), 1))
+        time.sleep(min(max(0.02, 14 * (time.monotonic() - look), (look - begin) / 5), 1))
     raise AssertionError(f"waited in vain for {what}")
 
 

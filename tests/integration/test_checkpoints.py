@@ -15,10 +15,10 @@ from harness import (DATA, PATIENCE, PEER_PYTHON, Cluster, Folder, Process, Skip
 HERE = os.path.dirname(os.path.abspath(__file__))
 # 120 samples in steps of 24: an epoch is 5 steps. Training waits for no checkpoint, so a run that is too fast for the
 # store misses some.
-CHECKPOINTS = "checkpoint: {every_steps: 20, keep: 2}\n"
+STEPS, CHECKPOINTS = 100, "checkpoint: {every_steps: 20, keep: 2}\n"
 
 
-def small_run(folder, steps=300, tail=CHECKPOINTS, hidden=256, name=None, shuffle=True):
+def small_run(folder, steps=STEPS, tail=CHECKPOINTS, hidden=96, name=None, shuffle=True):
     """A spec over a few images, and its model."""
     folder.small_data(120, 24)
     model = folder.model("mlp", "--hidden", hidden, "--seed", 5)
@@ -98,14 +98,14 @@ def test_checkpoints_are_listed_and_verified_with_and_without_a_coordinator():
         assert all(entry["blocks"] == listed[0]["blocks"] and entry["bytes"] > 0 for entry in listed)
         assert json.loads(weir("checkpoints", run, "--json", *stored).stdout) == listed
         status = cluster.json("status", run)
-        assert status["checkpoint_step"] == 300 and status["checkpoints"] == 2 and not status["store_message"], status
-        assert re.search(r"checkpoint +step 300, \d+ s ago", weir("status", run, *at).stdout)
+        assert status["checkpoint_step"] == STEPS and status["checkpoints"] == 2 and not status["store_message"], status
+        assert re.search(rf"checkpoint +step {STEPS}, \d+ s ago", weir("status", run, *at).stdout)
         entry, = json.loads(weir("runs", "--json", *stored).stdout)
-        assert (entry["run"], entry["state"], entry["step"]) == (run, "done", 300), entry
+        assert (entry["run"], entry["state"], entry["step"]) == (run, "done", STEPS), entry
         assert entry["weights_sha256"] == status["weights_sha256"]
         for where in (at, stored):
             verdict = weir("verify", "small", *where).stdout.splitlines()
-            assert [line.split(",")[0] for line in verdict] == [f"step {step}: whole", "step 300: whole"], verdict
+            assert [line.split(",")[0] for line in verdict] == [f"step {step}: whole", f"step {STEPS}: whole"], verdict
             assert verdict[1].endswith(status["weights_sha256"]), verdict
             assert len(weir("verify", "small", "--step", step, *where).stdout.splitlines()) == 1
             refused("step 7", "verify", "small", "--step", 7, *where)
@@ -160,7 +160,7 @@ def test_any_checkpoint_is_exported_with_and_without_a_coordinator():
             weir("export", "small", "--step", step, "-o", folder.file(name), *stored)
         weir("export", "small", "-o", folder.file("stored-last.safetensors"), *stored)
         weir("export", "small", "--step", 0, "-o", folder.file("first.safetensors"), *stored)
-        refused(f"it has: {step}, 300", "export", "small", "--step", 7, "-o", folder.file("no.onnx"), *stored)
+        refused(f"it has: {step}, {STEPS}", "export", "small", "--step", 7, "-o", folder.file("no.onnx"), *stored)
 
         def content(name):
             with open(folder.file(name), "rb") as file:
@@ -226,18 +226,18 @@ def test_a_store_url_with_a_password_is_refused_on_a_command_line():
 def test_a_paused_run_resumes_from_the_step_asked_for_with_the_same_result():
     with Folder() as folder, Cluster(folder, servers=2, workers=2, is_patient=True, gate=Gate(folder)) as cluster:
         at = ("--coordinator", cluster.address)
-        spec = small_run(folder, steps=800, tail="checkpoint: {every_steps: 100, keep: 50}\n", hidden=64)
+        spec = small_run(folder, steps=200, tail="checkpoint: {every_steps: 25, keep: 50}\n", hidden=64)
         undisturbed, metrics = finish(cluster, spec), folder.file("m.jsonl")
-        cluster.gate.stop_at(250)
+        cluster.gate.stop_at(60)
         run = weir("submit", spec, *at).stdout.strip()
         with Process(program("weir"), "watch", run, "--metrics", metrics, *at) as watcher:
-            wait_for(lambda: newest_step(metrics) >= 250, "steps")
-            cluster.gate.crawl(lambda: cluster.json("status", run)["checkpoint_step"] > 0, "a checkpoint to go back to", 100)
+            wait_for(lambda: newest_step(metrics) >= 60, "steps")
+            cluster.gate.crawl(lambda: cluster.json("status", run)["checkpoint_step"] > 0, "a checkpoint to go back to", 25)
             assert run in weir("pause", run, *at).stdout
             cluster.gate.crawl(lambda: cluster.json("status", run)["state"] == "paused", "the pause")
             cluster.gate.open()
             status = cluster.json("status", run)
-            assert status["step"] == status["checkpoint_step"] < 800, status
+            assert status["step"] == status["checkpoint_step"] < 200, status
             steps = [entry["step"] for entry in cluster.json("checkpoints", run)]
             assert steps[-1] == status["step"]
             # a boundary that comes while the last checkpoint is still being written has none
@@ -248,7 +248,7 @@ def test_a_paused_run_resumes_from_the_step_asked_for_with_the_same_result():
             assert watcher.wait() == 0, watcher.output()[-2000:]
         again = [event["step"] for event in read_metrics(metrics)
                  if event["event"] == "step" and event.get("incarnation")]
-        assert again == list(range(asked, 800)), (asked, again[:3], len(again))
+        assert again == list(range(asked, 200)), (asked, again[:3], len(again))
         assert done_event(metrics)["weights_sha256"] == cluster.json("status", undisturbed)["weights_sha256"]
         refused("done", "resume", run, *at)
 
@@ -324,7 +324,7 @@ def test_weights_that_do_not_fit_are_refused_by_name():
         refused("is not a FILE.safetensors", "train", spec, "--from", "source")
 
 
-LONG = {"steps": 600, "tail": "checkpoint: {every_steps: 40, keep: 3}\n", "hidden": 64}
+LONG = {"steps": 150, "tail": "checkpoint: {every_steps: 10, keep: 3}\n", "hidden": 32}
 TRAIN = ("--workers", 2, "--servers", 2, "--threads", 1)
 
 
@@ -359,10 +359,10 @@ def test_an_interrupted_training_resumes_with_the_printed_command_and_the_same_r
             spec, setting = folder.file("other.yaml", file.read().replace("lr: 0.05", "lr: 77")), "train.optimizer.lr=0.05"
         gate, out = Gate(folder), folder.file("an out")
         metrics, second = os.path.join(out, "metrics.jsonl"), folder.file("second.jsonl")
-        gate.stop_at(151)
+        gate.stop_at(41)
         with Process(program("weir"), "train", spec, setting, *TRAIN, "--out", out, "--metrics", second,
                      env=gate.environment) as training:
-            wait_for(lambda: newest_step(metrics) > 150, "steps")
+            wait_for(lambda: newest_step(metrics) > 40, "steps")
             children = [pid for name in ("weir-server", "weir-worker") for pid in children_of(training.child.pid, name)]
             training.send(signal.SIGINT)
             gate.crawl(lambda: training.child.poll() is not None, "the end of the interrupted training")
@@ -370,7 +370,7 @@ def test_an_interrupted_training_resumes_with_the_printed_command_and_the_same_r
             printed = training.output()
         assert not [pid for pid in children if os.path.exists(f"/proc/{pid}")], "all are gone"
         paused = int(re.search(r"is paused at step (\d+)", printed).group(1))
-        assert 150 < paused < LONG["steps"], printed[-1000:]
+        assert 40 < paused < LONG["steps"], printed[-1000:]
         assert {steps for _, steps in shown_steps(printed)} == {LONG["steps"]}, printed
         command = shlex.split(re.search(r"to resume: (.*)", printed).group(1))
         assert command[1:4] == ["train", spec, setting] and "--resume" in command and str(out) in command, command
@@ -397,8 +397,8 @@ def test_a_training_that_was_killed_altogether_resumes_with_the_same_result():
         gate, out = Gate(folder), folder.file("out")
         metrics = os.path.join(out, "metrics.jsonl")
         arguments = ("train", spec, *TRAIN, "--out", out)
-        for target, options in ((100, ()), (300, ("--resume",))):
-            gate.stop_at(target + 100)
+        for target, options in ((25, ()), (75, ("--resume",))):
+            gate.stop_at(target + 25)
             with Process(program("weir"), *arguments, *options, env=gate.environment) as training:
                 wait_for(lambda: newest_step(metrics) >= target or training.child.poll() is not None, "steps")
                 assert training.child.poll() is None, training.output()[-3000:]
@@ -421,10 +421,10 @@ def test_a_training_survives_the_death_of_each_of_its_processes():
         undisturbed = undisturbed_outcome(folder, spec)
         gate, out = Gate(folder), folder.file("out")
         metrics = os.path.join(out, "metrics.jsonl")
-        gate.stop_at(160)
+        gate.stop_at(40)
         with Process(program("weir"), "train", spec, *TRAIN, "--out", out, env=gate.environment) as training:
-            for target, role in ((60, "--role=parameters"), (200, "--role=coordinator"), (340, "--threads=1")):
-                gate.stop_at(target + 100)
+            for target, role in ((15, "--role=parameters"), (50, "--role=coordinator"), (85, "--threads=1")):
+                gate.stop_at(target + 25)
                 wait_for(lambda: newest_step(metrics) >= target or training.child.poll() is not None, "steps")
                 assert training.child.poll() is None, training.output()[-3000:]
                 for name in ("weir-server", "weir-worker"):

@@ -7,7 +7,7 @@ from harness import Folder, main, newest_step, read_metrics, wait_for
 from test_hold import HOLD, Held
 from test_recovery import STEPS, kill
 
-STOP = 40
+STOP = 20
 
 
 @contextlib.contextmanager
@@ -26,7 +26,7 @@ def server_row(runs, server):
 
 def ids(runs):
     """The ids of the servers, in the order in which they were started."""
-    rows = runs.cluster.json("servers")
+    rows = wait_for(lambda: len(rows := runs.cluster.json("servers")) == len(runs.cluster.servers) and rows, "all servers")
     return [next(row["id"] for row in rows if row["address"] == address) for _, address in runs.cluster.servers]
 
 

@@ -8,7 +8,7 @@ from gate import Gate
 from harness import Cluster, Folder, Process, children_of, done_event, kept, main, newest_step, program, wait_for, weir
 
 # Two hidden layers, each larger than a block; the rest shares one.
-MODEL = ("mlp", "--input", "1,28,28", "--hidden", "400,300", "--seed", "5")
+MODEL = ("mlp", "--input", "1,28,28", "--hidden", "100,700", "--seed", "5")
 CLUSTERS = ((1, 1), (2, 3), (3, 2))  # workers, servers
 UPDATES = {
     "clip-norm": "  clip_norm: 0.5\n  optimizer: {name: sgd, lr: 0.1, momentum: 0.9}\n",

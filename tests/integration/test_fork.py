@@ -28,7 +28,7 @@ class Forks:
     def __init__(self, folder, dropout=0.25, workers=1, **options):
         folder.small_data(120, 24)
         self.folder = folder
-        self.model = folder.model("mlp", "--hidden", "96", "--batch-norm", "--dropout", dropout, "--seed", 5)
+        self.model = folder.model("mlp", "--hidden", "84", "--batch-norm", "--dropout", dropout, "--seed", 5)
         self.cluster = Cluster(folder, servers=2, workers=workers, gate=Gate(folder), **options)
         self.gate = self.cluster.gate
 

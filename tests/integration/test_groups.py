@@ -13,7 +13,7 @@ from harness import (Cluster, Folder, Process, Skip, assert_recovered, kept, mai
                      simulated_gpus, wait_for, weir)
 
 SIZES = (6, 8)  # microbatches of the runs
-STEPS, LONG_STEPS = 12, 100
+STEPS, LONG_STEPS = 10, 85
 UNLOADED = re.compile(r"run_unloaded run=(\S+) .* gradients=(\d+) gradient_bytes=(\d+) weights=(\d+) ")
 
 
@@ -23,7 +23,7 @@ class Runs:
     def __enter__(self):
         self.folder = Folder().__enter__()
         self.folder.small_data(480, 60)
-        weir("model", "lenet", "--channels", "4,8", "--hidden", "512,200", "--batch-norm", "--seed", "3", "-o",
+        weir("model", "lenet", "--channels", "4,8", "--hidden", "200,60", "--batch-norm", "--seed", "3", "-o",
              self.folder.file("lenet.onnx"))
         return self
 
@@ -161,17 +161,17 @@ def test_workers_of_a_group_that_die_freeze_come_and_leave_change_no_bit():
 def test_a_group_outlives_its_server_and_its_coordinator():
     with Runs() as runs, Cluster(runs.folder, servers=2, workers=2, gate=Gate(runs.folder)) as cluster:
         expected = runs.expected(6, LONG_STEPS)
-        cluster.gate.stop_at(50)
-        spec = runs.spec(6, LONG_STEPS, workers=2, tail="checkpoint: {every_steps: 20}\n")
+        cluster.gate.stop_at(25)
+        spec = runs.spec(6, LONG_STEPS, workers=2, tail="checkpoint: {every_steps: 10}\n")
         client, metrics = runs.follow(cluster, spec, "servers")
         with client:
-            wait_for(lambda: newest_step(metrics) >= 30, "steps")
+            wait_for(lambda: newest_step(metrics) >= 15, "steps")
             cluster.servers[0][0].send(signal.SIGKILL)
             cluster.servers[0][0].wait()
             cluster.restart_server(0)
             wait_for(lambda: any(groups_of(worker)[1:] for worker in cluster.workers), "another group")
-            cluster.gate.stop_at(80)
-            wait_for(lambda: newest_step(metrics) > 50, "steps")
+            cluster.gate.stop_at(40)
+            wait_for(lambda: newest_step(metrics) > 25, "steps")
             cluster.coordinator.send(signal.SIGKILL)
             cluster.coordinator.wait()
             cluster.start_coordinator()

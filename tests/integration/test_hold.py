@@ -8,7 +8,7 @@ from harness import Folder, done_event, main, outcome, read_metrics, wait_for, w
 from test_recovery import EVERY, STEPS, kill, undisturbed
 from test_shares import Fleet
 
-HOLD = 50
+HOLD = 25
 
 
 class Held(Fleet):
@@ -65,9 +65,9 @@ def test_a_held_run_gives_back_its_workers_and_goes_on_from_memory():
         runs.submit("second")  # has the worker meanwhile
         runs.ends("second")
         worker, (server, _) = runs.cluster.workers[0], runs.cluster.servers[0]
-        said = runs.set("first", "train.hold=100").stdout  # once the store has it: it goes on meanwhile
-        assert re.match(f"{run}: (running at step [0-9]+|held at step 100 of {STEPS})", said), said
-        runs.is_held("first", 100)
+        said = runs.set("first", "train.hold=50").stdout  # once the store has it: it goes on meanwhile
+        assert re.match(f"{run}: (running at step [0-9]+|held at step 50 of {STEPS})", said), said
+        runs.is_held("first", 50)
         runs.set("first", "train.hold=null")
         runs.ends("first")
         assert runs.loads(worker, run) == 1
@@ -79,7 +79,7 @@ def test_a_held_run_gives_back_its_workers_and_goes_on_from_memory():
 def test_a_held_run_goes_back_to_the_worker_that_has_it_loaded_under_another_coordinator():
     with fleet(workers=4) as runs:
         cluster, run = runs.cluster, runs.submit("some", "workers.max=1", f"train.hold={HOLD}")
-        for held, raised in ((HOLD, 100), (100, 150), (150, "null")):
+        for held, raised in ((HOLD, 50), (50, 75), (75, "null")):
             runs.is_held("some", held)
             kill(cluster.coordinator)
             cluster.start_coordinator()
@@ -133,10 +133,10 @@ def test_members_die_while_a_hold_is_raised():
             for is_under_way in (False, True):
                 runs.is_held("some", hold)
                 hold += EVERY
-                runs.gate.stop_at(hold - EVERY // 2)
+                runs.gate.stop_at(hold - EVERY // 2 - 1)
                 runs.set("some", f"train.hold={hold}")
                 if is_under_way:
-                    wait_for(lambda: runs.status("some")["step"] > hold - EVERY // 2, "steps")
+                    wait_for(lambda: runs.status("some")["step"] > hold - EVERY // 2 - 1, "steps")
                 die()
                 runs.gate.open()
         runs.is_held("some", hold)
@@ -153,21 +153,21 @@ def test_groups_and_teams_are_held_and_go_on():
                 runs.cluster.add_worker(threads)
             runs.submit("some", settings, f"workers.min={workers}", f"train.hold={HOLD}")
             runs.is_held("some", HOLD)
-            for hold in range(HOLD + EVERY, 150 + 1, EVERY):  # its members learn of each at different times
+            for hold in range(HOLD + EVERY, 75 + 1, EVERY):  # its members learn of each at different times
                 runs.set("some", f"train.hold={hold}")
-            runs.is_held("some", 150)
+            runs.is_held("some", 75)
             runs.set("some", "train.hold=null")
             runs.ends("some")
 
 
 def test_a_hold_is_raised_while_the_run_goes_on():
-    with fleet(workers=2, stop=30) as runs:
+    with fleet(workers=2, stop=15) as runs:
         runs.submit("some", f"train.hold={HOLD}")
-        wait_for(lambda: runs.status("some")["step"] > 30, "steps")
-        runs.set("some", "train.hold=60")
+        wait_for(lambda: runs.status("some")["step"] > 15, "steps")
+        runs.set("some", "train.hold=30")
         runs.gate.open()
-        runs.is_held("some", 60)
-        for hold in range(70, STEPS, EVERY):  # now before the run comes to it, now while its workers leave
+        runs.is_held("some", 30)
+        for hold in range(35, STEPS, EVERY):  # now before the run comes to it, now while its workers leave
             runs.set("some", f"train.hold={hold}")
         runs.set("some", "train.hold=null")
         runs.ends("some")
@@ -202,10 +202,10 @@ def test_what_people_do_with_a_held_run():
 
 def test_versions_of_eval_at_are_evaluated_and_change_nothing():
     with fleet() as runs:
-        runs.submit("some", "eval.at=[15, 33]", "train.hold=33")
-        runs.is_held("some", 33)
+        runs.submit("some", "eval.at=[8, 17]", "train.hold=17")
+        runs.is_held("some", 17)
         evals = [event["step"] for event in read_metrics(runs.metrics["some"]) if event["event"] == "eval"]
-        assert evals == [10, 15, 20, 30, 33], evals
+        assert evals == [5, 8, 10, 15, 17], evals
         runs.set("some", f"train.hold={STEPS}")
         assert runs.clients["some"].wait() == 0, runs.clients["some"].output()[-2000:]
         assert outcome(runs.metrics["some"])["weights"] == undisturbed()["weights"]
@@ -223,9 +223,9 @@ def stopped(runs, name):
 
 
 def test_a_stopped_run_keeps_the_weights_of_its_version():
-    with fleet(stop=30) as runs:
+    with fleet(stop=15) as runs:
         run = runs.submit("some")
-        wait_for(lambda: runs.status("some")["step"] > 30, "steps")
+        wait_for(lambda: runs.status("some")["step"] > 15, "steps")
         assert f"{run}: running" in runs.ask("stop", run).stdout
         runs.gate.crawl(lambda: runs.status("some")["state"] == "stopped", "the stop", steps=2)
         runs.gate.open()
@@ -252,9 +252,9 @@ def test_a_stopped_run_keeps_the_weights_of_its_version():
 
 def test_a_wish_to_stop_outlives_the_coordinator_that_took_it():
     for wish, state in (("stop", "stopped"), ("pause", "paused")):
-        with fleet(stop=30, servers=2) as runs:
+        with fleet(stop=15, servers=2) as runs:
             cluster, run = runs.cluster, runs.submit("some")
-            wait_for(lambda: runs.status("some")["step"] > 30, "steps")
+            wait_for(lambda: runs.status("some")["step"] > 15, "steps")
             assert f"{run}: running" in runs.ask(wish, run).stdout  # its checkpoint cannot come: the run stands still
             kill(cluster.coordinator)
             cluster.start_coordinator()
@@ -268,7 +268,7 @@ def test_a_wish_to_stop_outlives_the_coordinator_that_took_it():
 
 
 def test_what_was_set_outlives_the_coordinator_that_said_so():
-    with fleet(stop=30) as runs:
+    with fleet(stop=15) as runs:
         run = runs.submit("some")
         for priority in range(1, 9):
             runs.set("some", f"priority={priority}", f"workers.weight={priority}")
@@ -296,8 +296,8 @@ def test_holds_and_stops_that_cannot_be_are_refused():
         runs.refused("train.hold: must be at least 1", *at, "train.hold=0")
         runs.refused("train.hold=x: train.hold: 'x' is not a whole number", *at, "train.hold=x")
         runs.refused(f"there will be no version {STEPS + 1}, the run's last is {STEPS}", *at, f"train.hold={STEPS + 1}")
-        runs.refused("version 55 is not evaluated, the next that is evaluated is 60: hold the run there, or name 55 in eval.at",
-                     *at, "train.hold=55")
+        runs.refused("version 28 is not evaluated, the next that is evaluated is 30: hold the run there, or name 28 in eval.at",
+                     *at, "train.hold=28")
         runs.refused("eval.at: wants versions above 0", *at, "eval.at=[5, 3]")
         runs.refused(f"eval.at: there will be no version 1000, the run's last is {STEPS}", *at, "eval.at=[1000]")
         # after each epoch of 20 steps, as the data says
@@ -308,15 +308,15 @@ def test_holds_and_stops_that_cannot_be_are_refused():
         runs.state("plain", "queued")
         runs.refused(f"run '{plain}' is queued: it computes nothing yet that could be kept: 'weir cancel' ends it", "stop", plain)
         runs.refused("train.hold: the run has no hold, and one that is there is only ever raised", "set", plain,
-                     "train.hold=50")
+                     "train.hold=25")
         runs.ask("pause", plain)
         runs.refused(f"run '{plain}' is paused", "stop", plain)
         runs.ask("cancel", plain)
         runs.refused("was cancelled: there is nothing to stop", "stop", plain)
         run = runs.submit("held", f"train.hold={HOLD}")
         runs.is_held("held", HOLD)
-        runs.refused("train.hold: 40 is below 50, which the run has: a hold is only ever raised", "set", run, "train.hold=40")
-        runs.refused("version 55 is not evaluated", "set", run, "train.hold=55")
+        runs.refused("train.hold: 20 is below 25, which the run has: a hold is only ever raised", "set", run, "train.hold=20")
+        runs.refused("version 28 is not evaluated", "set", run, "train.hold=28")
         runs.refused("there will be no version 1000", "set", run, "train.hold=1000")
         runs.refused(f"train.hold: the fork begins at step {HOLD}", "fork", run, f"train.hold={HOLD}")
         assert runs.status("held")["hold"] == HOLD

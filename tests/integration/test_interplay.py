@@ -49,7 +49,7 @@ class Runs:
 
 
 def test_workers_join_while_a_run_rolls_back():
-    with gated(servers=2, workers=1, stop=60) as (cluster, run):
+    with gated(servers=2, workers=1, stop=30) as (cluster, run):
         with run.held():
             kill(cluster.servers[0][0])
             cluster.add_worker()
@@ -62,8 +62,8 @@ def test_workers_join_while_a_run_rolls_back():
 
 
 def test_a_run_rolls_back_without_workers_and_waits_for_one():
-    with gated(servers=2, workers=2, stop=120) as (cluster, run):
-        run.wait_step(60)
+    with gated(servers=2, workers=2, stop=60) as (cluster, run):
+        run.wait_step(30)
         kill(cluster.servers[0][0], *cluster.workers)
         run.go()
         cluster.restart_server(0)
@@ -73,13 +73,13 @@ def test_a_run_rolls_back_without_workers_and_waits_for_one():
 
 
 def test_a_server_that_came_late_takes_part_after_the_next_roll_back():
-    with gated(servers=2, workers=1, stop=60) as (cluster, run):
+    with gated(servers=2, workers=1, stop=30) as (cluster, run):
         def take_part():
             return sorted(server["blocks"] > 0 for server in cluster.json("servers"))
-        run.wait_step(40)
+        run.wait_step(20)
         kill(cluster.servers[0][0])
-        run.go(then=80)
-        with run.held(then=100):
+        run.go(then=40)
+        with run.held(then=50):
             cluster.restart_server(0)
             wait_for(lambda: take_part() == [False, True], "the server that is not needed yet")
             kill(cluster.servers[1][0])
@@ -90,10 +90,10 @@ def test_a_server_that_came_late_takes_part_after_the_next_roll_back():
 
 
 def test_a_run_is_paused_resumed_and_cancelled_while_its_servers_are_away():
-    with gated(servers=2, workers=2, stop=60) as (cluster, run):
+    with gated(servers=2, workers=2, stop=30) as (cluster, run):
         at, again = ("--coordinator", cluster.address), cluster.folder.file("again.jsonl")
         with run.held():
-            run.wait_checkpoint(20)
+            run.wait_checkpoint(10)
             kill(*[server for server, _ in cluster.servers])
             weir("pause", "small", *at)
             run.wait(lambda: run.status()["state"] == "paused", "the pause")
@@ -115,10 +115,10 @@ def test_a_training_is_interrupted_while_its_servers_are_started_again():
     with Folder() as folder:
         gate, out = Gate(folder), folder.file("out")
         metrics = os.path.join(out, "metrics.jsonl")
-        gate.stop_at(120)
+        gate.stop_at(60)
         with Process(program("weir"), "train", write_spec(folder), "--workers", 2, "--servers", 2, "--threads", 1,
                      "--out", out, env=gate.environment) as training:
-            wait_for(lambda: newest_step(metrics) >= 60, "step 60")
+            wait_for(lambda: newest_step(metrics) >= 30, "step 30")
             for pid in parameter_servers(training):
                 os.kill(pid, signal.SIGKILL)
             training.send(signal.SIGINT)
@@ -132,8 +132,8 @@ def test_a_training_is_interrupted_while_its_servers_are_started_again():
 
 def test_queued_runs_outlive_the_coordinator():
     with Folder() as folder, Cluster(folder, servers=2, workers=2, gate=Gate(folder)) as cluster, \
-            Runs(folder, cluster, ("first", "second"), "workers: {min: 2}\n", stop=60) as runs:
-        wait_for(lambda: newest_step(runs.metrics[0]) >= 60, "steps")
+            Runs(folder, cluster, ("first", "second"), "workers: {min: 2}\n", stop=30) as runs:
+        wait_for(lambda: newest_step(runs.metrics[0]) >= 30, "steps")
         assert {entry["name"]: entry["state"] for entry in cluster.json("runs")}["second"] == "queued"
         kill(cluster.coordinator)
         cluster.start_coordinator()
@@ -142,10 +142,10 @@ def test_queued_runs_outlive_the_coordinator():
 
 def test_two_runs_lose_the_same_server():
     with Folder() as folder, Cluster(folder, servers=2, workers=0, gate=Gate(folder)) as cluster, \
-            Runs(folder, cluster, ("first", "second"), "workers: {min: 1, max: 1}\n", stop=120) as runs:
+            Runs(folder, cluster, ("first", "second"), "workers: {min: 1, max: 1}\n", stop=60) as runs:
         for _ in range(2):  # now that both wait for one
             cluster.add_worker()
-        wait_for(lambda: min(map(newest_step, runs.metrics)) >= 40, "steps")
+        wait_for(lambda: min(map(newest_step, runs.metrics)) >= 20, "steps")
         kill(cluster.servers[0][0])
         cluster.restart_server(0)
         runs.end()

@@ -11,8 +11,8 @@ from harness import (PATIENCE, Cluster, Folder, Process, children_of, kept, main
                      reserve_port, start_announced, wait_for, weir)
 from redis_servers import Redis, need
 
-STEPS = 200
-MODEL = ("mlp", "--hidden", 512, "--seed", 5)
+STEPS = 80
+MODEL = ("mlp", "--hidden", 84, "--seed", 5)
 SECRET = "hushhush-2718"
 
 
@@ -20,7 +20,7 @@ def write_spec(folder):
     folder.small_data(120, 24)
     path = folder.small_spec(folder.model(*MODEL), 2, STEPS, STEPS // 4)
     with open(path, "a") as file:
-        file.write("checkpoint: {every_steps: 20, keep: 2}\n")
+        file.write("checkpoint: {every_steps: 10, keep: 2}\n")
     return path
 
 
@@ -85,10 +85,10 @@ def joined(process, address):
 
 
 def test_a_standby_takes_over_from_a_killed_leader_and_no_step_is_lost_or_repeated():
-    with Folder() as folder, Pair(folder) as pair, Run(folder, pair, stop=100) as run:
+    with Folder() as folder, Pair(folder) as pair, Run(folder, pair, stop=40) as run:
         refused = weir("runs", "--coordinator", pair.second, status=3).stderr
         assert f"a standby of {pair.first}; pass --coordinator {pair.first}\n" in refused, refused
-        run.wait_step(20)
+        run.wait_step(10)
         pair.leader.send(signal.SIGKILL)
         began = time.monotonic()
         wait_for(lambda: "state_restored" in pair.standby.output(), "the standby to lead")
@@ -97,8 +97,8 @@ def test_a_standby_takes_over_from_a_killed_leader_and_no_step_is_lost_or_repeat
 
 
 def test_a_frozen_leader_is_replaced_and_ends_itself_when_it_thaws():
-    with Folder() as folder, Pair(folder) as pair, Run(folder, pair, stop=100) as run:
-        run.wait_step(20)
+    with Folder() as folder, Pair(folder) as pair, Run(folder, pair, stop=40) as run:
+        run.wait_step(10)
         pair.leader.send(signal.SIGSTOP)
         began = time.monotonic()
         members = [server for server, _ in pair.servers] + pair.workers
@@ -115,8 +115,8 @@ def test_a_frozen_leader_is_replaced_and_ends_itself_when_it_thaws():
 
 def test_members_outlast_a_leader_that_froze_for_a_while():
     with Folder() as folder, Cluster(folder, is_patient=True, gate=Gate(folder)) as cluster, \
-            Run(folder, cluster, stop=100) as run:
-        run.wait_step(20)
+            Run(folder, cluster, stop=40) as run:
+        run.wait_step(10)
         cluster.coordinator.send(signal.SIGSTOP)
         wait_for(lambda: "it has said nothing for" in cluster.workers[0].output(), "the worker to notice")
         cluster.coordinator.send(signal.SIGCONT)
@@ -125,8 +125,8 @@ def test_members_outlast_a_leader_that_froze_for_a_while():
 
 def test_a_leader_restarted_at_its_address_leads_at_once():
     with Folder() as folder, Cluster(folder, is_patient=True, gate=Gate(folder)) as cluster, \
-            Run(folder, cluster, stop=100) as run:
-        run.wait_step(20)
+            Run(folder, cluster, stop=40) as run:
+        run.wait_step(10)
         cluster.coordinator.send(signal.SIGKILL)
         cluster.coordinator.wait()
         cluster.start_coordinator()

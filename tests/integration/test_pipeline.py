@@ -115,11 +115,11 @@ def test_workers_in_stages_die_freeze_and_join_without_a_bit_lost():
     """Beside each other."""
     with Folder() as folder, Cluster(folder, workers=0, is_patient=True, gate=Gate(folder)) as cluster:
         first, second = (cluster.add_worker(options=("--threads", "2")) for _ in range(2))
-        with Run(folder, cluster, stop=20, more="workers: {stages: 2}\n") as run:
-            run.wait_step(20)
+        with Run(folder, cluster, stop=10, more="workers: {stages: 2}\n") as run:
+            run.wait_step(10)
             first.send(signal.SIGKILL)
-            run.go(60)
-            run.wait_step(40)
+            run.go(30)
+            run.wait_step(20)
             third = cluster.add_worker(options=("--threads", "4"))
             run.crawl(lambda: " joined run=" in third.output(), "another worker's joining")
             second.send(signal.SIGSTOP)

@@ -8,7 +8,7 @@ from test_recovery import Run
 
 
 class Links:
-    """A cluster, a run on it that stands still at step 30, and the proxy in front of the last of its servers."""
+    """A cluster, a run on it that stands still at step 15, and the proxy in front of the last of its servers."""
 
     def __init__(self, folder, servers, workers):
         self.proxy = Proxy()
@@ -18,7 +18,7 @@ class Links:
         for _ in range(workers):
             self.cluster.add_worker()
         wait_for(lambda: len(self.cluster.json("workers")) == workers, "the workers")
-        self.run = Run(folder, self.cluster, stop=30)
+        self.run = Run(folder, self.cluster, stop=15)
         self.last = f"server-{servers} ({self.proxy.address})"
 
     def __enter__(self):
@@ -45,7 +45,7 @@ class Links:
 def test_others_compute_for_a_worker_that_misses_a_server_until_it_reaches_it():
     with Folder() as folder, Links(folder, servers=2, workers=2) as links:
         run, (first, second) = links.run, links.cluster.workers
-        with run.held(then=60):
+        with run.held(then=30):
             links.proxy.cut(first)
             run.wait(lambda: links.row(first)["state"] == "cut-off", "the worker's being cut off")
             links.wait_to_be_told(first)
@@ -63,11 +63,11 @@ def test_a_server_that_no_worker_reaches_is_done_without():
     with Folder() as folder, Links(folder, servers=2, workers=2) as links:
         run, workers = links.run, links.cluster.workers
         with run.held():
-            run.wait_checkpoint(20)
+            run.wait_checkpoint(10)
             for worker in workers:
                 links.proxy.cut(worker)
             run.wait(lambda: links.is_told(workers[0]) or run.incarnation(), "word of the server that is not reached")
-            run.wait_step(20, incarnation=1)
+            run.wait_step(10, incarnation=1)
             row = next(row for row in links.cluster.json("servers") if row["address"] == links.proxy.address)
             assert row["message"].startswith("no worker reaches all servers: ") and links.last in row["message"], row
             assert row["blocks"] == 0, row

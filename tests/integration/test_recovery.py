@@ -12,9 +12,11 @@ from gate import Gate
 from harness import (Cluster, Folder, Process, assert_recovered, children_of, kept, main, newest_step, outcome, program,
                      read_metrics, wait_for, weir)
 
-STEPS, EVERY = 240, 10
-OPTIMIZER = ("{name: sgd, lr: 0.05, momentum: 0.9}", "{name: nadam, lr: 0.004, momentum_decay: 0.1}")
-MODEL = ("lenet", "--channels", "4,8", "--hidden", "400", "--batch-norm", "--dropout", "0.25", "--seed", "3")
+STEPS, EVERY = 120, 5
+# The group cuts the model into four blocks, for up to three servers.
+OPTIMIZER = ("{name: sgd, lr: 0.05, momentum: 0.9}", "{name: nadam, lr: 0.004, momentum_decay: 0.1, "
+             "groups: [{params: ['fc2*'], weight_decay: 0.01}]}")
+MODEL = ("mlp", "--hidden", "28,16", "--batch-norm", "--dropout", "0.25", "--seed", "3")
 
 
 def write_spec(folder, every=EVERY, more=""):
@@ -89,7 +91,7 @@ class Run:
 
     def crawl(self, condition, what):
         """As wait(), for what only comes while a run goes on that stands still otherwise."""
-        return self.cluster.gate.crawl(self.before_its_end(condition, what), what)
+        return self.cluster.gate.crawl(self.before_its_end(condition, what), what, EVERY)
 
     def wait_checkpoint(self, step=EVERY):
         """One of at least `step` is committed. Training does not wait for the store, so there may be fewer; and the one
@@ -148,10 +150,10 @@ def kill_all(cluster):
 def test_a_killed_server_is_restarted_by_the_launcher_and_nothing_changes():
     with Folder() as folder:
         gate, metrics = Gate(folder), folder.file("metrics.jsonl")
-        gate.stop_at(120)
+        gate.stop_at(60)
         with Process(program("weir"), "train", write_spec(folder), "--workers", 2, "--servers", 2, "--threads", 1,
                      "--out", folder.file("out"), "--metrics", metrics, env=gate.environment) as training:
-            wait_for(lambda: newest_step(metrics) >= 60, "step 60")
+            wait_for(lambda: newest_step(metrics) >= 30, "step 30")
             began = time.monotonic()
             os.kill(parameter_servers(training)[0], signal.SIGKILL)
             gate.open()
@@ -162,8 +164,8 @@ def test_a_killed_server_is_restarted_by_the_launcher_and_nothing_changes():
 
 
 def test_the_server_that_remains_takes_all_blocks():
-    with gated(servers=2, workers=2, stop=120) as (cluster, run):
-        run.wait_step(60)
+    with gated(servers=2, workers=2, stop=60) as (cluster, run):
+        run.wait_step(30)
         began = kill(cluster.servers[0][0])
         run.go()
         run.wait_step(0, incarnation=1)
@@ -173,22 +175,22 @@ def test_the_server_that_remains_takes_all_blocks():
 
 
 def test_both_servers_die_and_come_back():
-    with gated(servers=2, workers=2, stop=60) as (cluster, run):
+    with gated(servers=2, workers=2, stop=30) as (cluster, run):
         with run.held():
-            run.wait_checkpoint(20)
+            run.wait_checkpoint(10)
             began = kill(*[server for server, _ in cluster.servers])
         cluster.restart_server(0)
         cluster.restart_server(1)
-        run.wait_step(20, incarnation=1)
+        run.wait_step(10, incarnation=1)
         tell("both servers, restarted", began)
         run.end()
         again = [event["step"] for event in run.steps() if "incarnation" in event]
-        assert min(again) >= 20, "it went on from a checkpoint, not from the start"
+        assert min(again) >= 10, "it went on from a checkpoint, not from the start"
 
 
 def test_a_coordinator_that_is_restarted_loses_no_step():
-    with gated(servers=2, workers=2, stop=120, is_patient=True) as (cluster, run):
-        run.wait_step(60)
+    with gated(servers=2, workers=2, stop=60, is_patient=True) as (cluster, run):
+        run.wait_step(30)
         began = kill(cluster.coordinator)
         seen = newest_step(run.metrics)
         cluster.start_coordinator()
@@ -200,8 +202,8 @@ def test_a_coordinator_that_is_restarted_loses_no_step():
 
 
 def test_a_coordinator_and_a_server_die_at_once():
-    with gated(servers=2, workers=2, stop=120) as (cluster, run):
-        run.wait_step(60)
+    with gated(servers=2, workers=2, stop=60) as (cluster, run):
+        run.wait_step(30)
         began = kill(cluster.servers[1][0], cluster.coordinator)
         run.go()
         cluster.start_coordinator()
@@ -212,8 +214,8 @@ def test_a_coordinator_and_a_server_die_at_once():
 
 
 def test_after_everything_died_the_run_goes_on_with_fewer():
-    with gated(servers=2, workers=2, stop=60) as (cluster, run):
-        for step, servers, then in ((60, 2, 120), (120, 1, None)):
+    with gated(servers=2, workers=2, stop=30) as (cluster, run):
+        for step, servers, then in ((30, 2, 60), (60, 1, None)):
             incarnation = run.incarnation()
             with run.held(then):
                 run.wait_checkpoint(step // 2)
@@ -230,18 +232,18 @@ def test_after_everything_died_the_run_goes_on_with_fewer():
 
 
 def test_a_run_that_was_paused_on_two_servers_goes_on_with_three_then_with_one():
-    with gated(servers=2, workers=2, stop=50) as (cluster, run):
+    with gated(servers=2, workers=2, stop=25) as (cluster, run):
         at = ("--coordinator", cluster.address)
 
         def pause(then):
             with run.held(then):
                 weir("pause", "small", *at)
                 run.crawl(lambda: run.status()["state"] == "paused", "the pause")
-        pause(then=100)
+        pause(then=50)
         cluster.add_server()
         wait_for(lambda: len(cluster.json("servers")) == 3, "the third server")
         weir("resume", "small", *at)
-        run.wait_step(100, incarnation=1)
+        run.wait_step(50, incarnation=1)
         blocks = [server["blocks"] for server in cluster.json("servers")]
         assert len(blocks) == 3 and all(blocks), blocks
         pause(then=None)
@@ -271,8 +273,8 @@ def test_a_server_dies_while_the_last_checkpoint_is_written():
 
 
 def test_a_server_dies_before_the_first_checkpoint():
-    with gated(servers=2, workers=2, stop=120, every=STEPS) as (cluster, run):
-        run.wait_step(30)
+    with gated(servers=2, workers=2, stop=60, every=STEPS) as (cluster, run):
+        run.wait_step(15)
         kill(cluster.servers[0][0])
         run.go()
         cluster.restart_server(0)
@@ -281,8 +283,8 @@ def test_a_server_dies_before_the_first_checkpoint():
 
 
 def test_a_server_dies_during_the_roll_back_for_another():
-    with gated(servers=2, workers=2, stop=60) as (cluster, run):
-        with run.held(then=120):
+    with gated(servers=2, workers=2, stop=30) as (cluster, run):
+        with run.held(then=60):
             kill(cluster.servers[0][0])
             cluster.restart_server(0)
             run.wait(lambda: " roll_back " in cluster.coordinator.output(), "the roll-back")

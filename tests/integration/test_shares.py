@@ -37,7 +37,8 @@ class Fleet:
         spec = self.folder.file(name + ".yaml", self.text.replace("name: small", f"name: {name}"))
         run = weir("submit", spec, *settings, *at).stdout.strip()
         self.metrics[name] = self.folder.file(run + ".jsonl")
-        self.clients[name] = Process(program("weir"), "watch", run, "--metrics", self.metrics[name], *at)
+        client = self.clients[name] = Process(program("weir"), "watch", run, "--metrics", self.metrics[name], *at)
+        wait_for(lambda: run in client.output(), "the client's first word: from then on it outlasts a coordinator")
         return run
 
     def set(self, *arguments, **options):
@@ -61,7 +62,7 @@ class Fleet:
 
 
 @contextlib.contextmanager
-def fleet(workers, stop=40, servers=1):
+def fleet(workers, stop=20, servers=1):
     with Folder() as folder, Fleet(folder, workers, stop, servers) as runs:
         yield runs
 
@@ -107,7 +108,7 @@ def test_members_die_while_runs_share_them():
     with fleet(workers=2, servers=2) as runs:
         cluster = runs.cluster
         runs.submit("low")
-        wait_for(lambda: newest_step(runs.metrics["low"]) >= 30, "steps")
+        wait_for(lambda: newest_step(runs.metrics["low"]) >= 15, "steps")
         runs.submit("high", "priority=5", "workers.min=2")
         runs.has(high=2, low=0)
         kill(cluster.coordinator)
@@ -117,9 +118,9 @@ def test_members_die_while_runs_share_them():
         kill(cluster.servers[0][0])
         cluster.restart_server(0)
         cluster.workers[0].send(signal.SIGKILL)
-        runs.gate.stop_at(80)
+        runs.gate.stop_at(40)
         cluster.add_worker()
-        wait_for(lambda: newest_step(runs.metrics["high"]) >= 80, "steps of the one that goes on")
+        wait_for(lambda: newest_step(runs.metrics["high"]) >= 40, "steps of the one that goes on")
         runs.gate.open()
         runs.ends("high", "low")
 

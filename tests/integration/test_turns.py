@@ -4,13 +4,12 @@ import contextlib
 import re
 import signal
 
-from harness import Cluster, Folder, main, outcome, wait_for, weir
+from harness import Cluster, Folder, kept, main, outcome, wait_for, weir
 from test_recovery import MODEL, kill
 from test_shares import Fleet
 
-STEPS, EVERY = 400, 50
-CRAWL = {"steps": 1, "factor": 1.1}  # a turn is 2 s long at least: so it is over long before the run
-UNDISTURBED = []
+STEPS, EVERY = 200, 25
+CRAWL = {"steps": 1, "factor": 1.3}  # a turn is 2 s long at least: so it is over long before the run
 
 
 def write_spec(folder):
@@ -22,11 +21,11 @@ def write_spec(folder):
 
 
 def undisturbed():
-    if not UNDISTURBED:
+    def train():
         with Folder() as folder:
             weir("train", write_spec(folder), "--threads", 1, "--out", folder.file("out"))
-            UNDISTURBED.append(outcome(folder.file("out/metrics.jsonl")))
-    return UNDISTURBED[0]
+            return outcome(folder.file("out/metrics.jsonl"))
+    return kept("turns", train)
 
 
 class Turns(Fleet):

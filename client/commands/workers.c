@@ -34,6 +34,29 @@ static int workers_run(const struct args *args) {
   return err.code ? command_fail(&err) : EXIT_DONE;
 }
 
+/* A seat; NULL: the worker has none. Beside others it has some of the executors. */
+static void add_row(struct table *table, const Weir__WorkerInfo *worker, const Weir__SeatInfo *seat) {
+  char pid[16], executors[32], microbatches[16], speed[32] = "-", connected[OUTPUT_TEXT_MAX];
+  char labels[LABELS_TEXT_MAX];
+  const char *run = seat ? seat->run : worker->run;
+  double per_second = seat ? seat->speed : worker->speed;
+  snprintf(pid, sizeof pid, "%u", worker->pid);
+  if (worker->n_seats > 1)
+    snprintf(executors, sizeof executors, "%u/%u", seat->executors, worker->executors);
+  else
+    snprintf(executors, sizeof executors, "%u", worker->executors);
+  snprintf(microbatches, sizeof microbatches, "%u", seat ? seat->microbatches : worker->microbatches);
+  if (per_second > 0) /* microbatches a second */
+    snprintf(speed, sizeof speed, "%.*f/s", per_second < 10 ? 2 : 0, per_second);
+  labels_write((struct labels){worker->labels, worker->n_labels}, labels);
+  output_clean(labels);
+  table_row(table, (const char *const[]){worker->id, worker->host, pid, worker->device, executors,
+                                         seat ? seat->state : worker->state, *run ? run : "-", microbatches,
+                                         speed, output_duration(worker->connected_seconds, connected),
+                                         worker->n_labels ? labels : "-",
+                                         seat && *seat->message ? seat->message : worker->message});
+}
+
 static void workers_print(const Weir__ListWorkersReply *reply) {
   static const char *const headings[] = {
       "WORKER",        "HOST",   ">PID",       "DEVICE", ">EXECUTORS", "STATE", "RUN",
@@ -42,20 +65,13 @@ static void workers_print(const Weir__ListWorkersReply *reply) {
   table_init(&table, headings);
   for (size_t i = 0; i < reply->n_workers; i++) {
     const Weir__WorkerInfo *worker = reply->workers[i];
-    char pid[16], executors[16], microbatches[16], speed[32] = "-", connected[OUTPUT_TEXT_MAX];
-    char labels[LABELS_TEXT_MAX];
-    snprintf(pid, sizeof pid, "%u", worker->pid);
-    snprintf(executors, sizeof executors, "%u", worker->executors);
-    snprintf(microbatches, sizeof microbatches, "%u", worker->microbatches);
-    if (worker->speed > 0) /* microbatches a second */
-      snprintf(speed, sizeof speed, "%.*f/s", worker->speed < 10 ? 2 : 0, worker->speed);
-    labels_write((struct labels){worker->labels, worker->n_labels}, labels);
     output_clean(worker->message);
-    output_clean(labels);
-    table_row(&table, (const char *const[]){worker->id, worker->host, pid, worker->device, executors,
-                                            worker->state, worker->run[0] ? worker->run : "-", microbatches,
-                                            speed, output_duration(worker->connected_seconds, connected),
-                                            worker->n_labels ? labels : "-", worker->message});
+    for (size_t at = 0; at < worker->n_seats; at++) {
+      output_clean(worker->seats[at]->message);
+      add_row(&table, worker, worker->seats[at]);
+    }
+    if (worker->n_seats == 0)
+      add_row(&table, worker, NULL);
   }
   table_print(&table, stdout);
   table_fini(&table);
@@ -80,7 +96,9 @@ const struct command_def command_workers = {
         "Lists the workers that have joined the coordinator: where they run, what they compute on, the run "
         "that they work for, how many of each step's microbatches they have and how many they compute a "
         "second, the labels that they were started with, and why one was refused or which servers one cannot "
-        "reach.\n"
+        "reach. A worker that computes several runs at the same time has a row for each, with the part of "
+        "its "
+        "executors that computes for it.\n"
         "\n"
         "Of workers whose run is cut into stages (workers.stages) a second table has each stage. IDLE is the "
         "share of the time in which it does not compute while another stage of its team is at a microbatch, "

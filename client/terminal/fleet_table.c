@@ -33,7 +33,7 @@ static bool is_queued(const Weir__RunInfo *run) {
 }
 
 static void workers_line(FILE *file, const Weir__ListWorkersReply *reply) {
-  uint32_t workers = 0, executors = 0, busy = 0, idle = 0, draining = 0;
+  uint32_t workers = 0, executors = 0, busy = 0, idle = 0, draining = 0, seats = 0;
   for (size_t i = 0; i < reply->n_workers; i++) {
     const Weir__WorkerInfo *worker = reply->workers[i];
     if (worker->pid == 0) /* a device in quarantine that has none */
@@ -41,12 +41,15 @@ static void workers_line(FILE *file, const Weir__ListWorkersReply *reply) {
     workers++;
     executors += worker->executors;
     busy += *worker->run != '\0';
+    seats += (uint32_t)worker->n_seats;
     idle += strcmp(worker->state, "idle") == 0;
     draining += strcmp(worker->state, "draining") == 0;
   }
   fprintf(file, "workers %u, executors %u: %u with runs, %u idle", workers, executors, busy, idle);
   if (draining)
     fprintf(file, ", %u draining", draining);
+  if (seats > busy) /* some compute several runs */
+    fprintf(file, ", %u seats", seats);
   fputc('\n', file);
 }
 

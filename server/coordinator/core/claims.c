@@ -3,6 +3,8 @@
 
 #include "common/base/log.h"
 #include "common/base/memory.h"
+#include "server/coordinator/core/beside.h"
+#include "server/coordinator/core/lending.h"
 #include "server/coordinator/core/line.h"
 #include "server/coordinator/core/settle.h"
 #include "server/coordinator/messages/orders.h"
@@ -17,8 +19,6 @@
 #include "server/coordinator/state/room.h"
 #include "server/coordinator/state/speed.h"
 #include "server/coordinator/state/state.h"
-
-enum { TENURE_MS = 2000 };
 
 /* The runs that claim, in the order of submission, and the workers that there are to share. Of the step's
    arena. */
@@ -41,22 +41,32 @@ static bool is_claiming(const struct coordinator *coordinator, const struct run 
   return run->state == WEIR__RUN_STATE__LOADING || run->state == WEIR__RUN_STATE__RUNNING;
 }
 
-/* One that is stuck, or does not reach the run's servers, is of no use. */
-static bool is_held(const struct coordinator *coordinator, const struct seat *seat) {
-  return coordinator_is_seated(seat) && !speed_is_stuck(seat->speed) &&
-         !coordinator_is_out_of_reach(coordinator, seat);
+/* Of the run that has the worker as its own. NULL: the worker is free, or reserved for another. */
+static struct seat *seat_in(const struct member *worker) {
+  return worker->n_seats && !worker->reserved_for ? worker->seats[0] : NULL;
 }
 
-/* NULL: the worker is free, or does not serve. */
-static struct seat *seat_in(const struct member *worker) {
-  return worker->n_seats ? worker->seats[0] : NULL;
+static void put_first(struct seat *seat) {
+  struct member *worker = seat->worker;
+  int at = 0;
+  while (worker->seats[at] != seat)
+    at++;
+  worker->seats[at] = worker->seats[0];
+  worker->seats[0] = seat;
+}
+
+/* What is of use comes before what is not. */
+static void choose_owner(const struct coordinator *coordinator, const struct member *worker) {
+  for (int i = 1; i < worker->n_seats && !lending_is_of_use(coordinator, worker->seats[0]); i++)
+    if (lending_is_of_use(coordinator, worker->seats[i]))
+      put_first(worker->seats[i]);
 }
 
 /* Free, or with a run that claims. */
 static bool is_shared(const struct coordinator *coordinator, const struct member *member) {
   const struct seat *seat = seat_in(member);
   return member->role == WEIR__ROLE__WORKER && coordinator_is_usable(member) &&
-         (!seat || (is_held(coordinator, seat) && seat->run->claim.is_made));
+         (!seat || lending_is_of_use(coordinator, seat));
 }
 
 /* Says what each run holds. */
@@ -66,13 +76,17 @@ static void find_workers(struct coordinator *coordinator, struct claims *claims)
   for (int i = 0; i < coordinator->n_members; i++) {
     struct member *member = coordinator->members[i];
     member->reserved_for = NULL;
+    member->n_beside = 0;
+    choose_owner(coordinator, member);
     if (is_shared(coordinator, member))
       claims->workers[claims->n_workers++] = member;
     for (int at = 0; at < member->n_seats; at++) {
-      const struct seat *seat = member->seats[at];
-      if (!is_held(coordinator, seat))
+      struct seat *seat = member->seats[at];
+      seat->is_lent = false;
+      if (!lending_is_held(coordinator, seat))
         continue;
       seat->run->claim.held++;
+      seat->run->claim.owned += at == 0;
       seat->run->claim.executors += seat->executors;
     }
   }
@@ -115,22 +129,27 @@ static uint32_t count_mates(const struct claims *claims, int32_t priority) {
   uint32_t with = 0, without = 0;
   for (int i = 0; i < claims->n; i++)
     if (claims->runs[i]->state != WEIR__RUN_STATE__QUEUED && claims->list[i].priority == priority) {
-      with += claims->shares[i].workers > 0;
-      without += claims->shares[i].workers == 0;
+      with += claims->runs[i]->claim.share > 0;
+      without += claims->runs[i]->claim.share == 0;
     }
   return with > 0 && without > 0 ? with + without - 1 : 0;
 }
 
-static void take_shares(const struct claims *claims) {
+static void count_all_mates(const struct claims *claims) {
   uint32_t mates = 0;
   for (int i = 0; i < claims->n; i++) {
-    struct claim *claim = &claims->runs[i]->claim;
     if (i == 0 || claims->list[i].priority != claims->list[i - 1].priority)
       mates = count_mates(claims, claims->list[i].priority);
-    claim->share = claims->shares[i].workers;
+    claims->runs[i]->claim.mates = mates;
+  }
+}
+
+static void take_shares(const struct claims *claims) {
+  for (int i = 0; i < claims->n; i++) {
+    struct claim *claim = &claims->runs[i]->claim;
+    claim->share = claim->whole = claims->shares[i].workers;
     claim->left = claims->shares[i].left;
     claim->least = claims->list[i].least;
-    claim->mates = mates;
   }
 }
 
@@ -166,7 +185,7 @@ static struct claims weigh(struct coordinator *coordinator) {
 
 static bool is_wanting(const struct claims *claims, const struct run *but) {
   for (int i = 0; i < claims->n; i++)
-    if (claims->runs[i] != but && claims->runs[i]->claim.held < claims->runs[i]->claim.share)
+    if (claims->runs[i] != but && claims->runs[i]->claim.owned < claims->runs[i]->claim.whole)
       return true;
   return false;
 }
@@ -174,12 +193,13 @@ static bool is_wanting(const struct claims *claims, const struct run *but) {
 /* Too few for its first start, because some were lost or others come first: those take what it has, or runs
    might wait for each other for ever. */
 static void yield_workers(struct coordinator *coordinator, const struct claims *claims, struct run *run) {
-  if (run->state != WEIR__RUN_STATE__LOADING || run->is_begun || run->claim.share > 0 ||
+  bool has_least = run->claim.owned == 0 && run->claim.held >= run->claim.least;
+  if (run->state != WEIR__RUN_STATE__LOADING || run->is_begun || run->claim.whole > 0 || has_least ||
       !coordinator_has_server(coordinator, run) || !is_wanting(claims, run))
     return;
   coordinator_new_incarnation(coordinator, run, run->base_step); /* servers may have been told of this one */
   coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__QUEUED);
-  run->claim.held = 0;
+  run->claim.held = run->claim.owned = 0;
 }
 
 /* Of those that the fewest others require one that has the run loaded, or else as few others as may be. */
@@ -201,21 +221,11 @@ static struct member *find_free(const struct coordinator *coordinator, const str
   return found;
 }
 
-/* The run loses no more than one step by it, and has not lost one since it last completed one. Within one
-   settling any number may go. */
-static bool may_be_cut(const struct run *run) {
-  return run->state != WEIR__RUN_STATE__RUNNING || run->claim.is_cut || run->step >= run->uncut_step;
-}
-
-static bool has_work(const struct seat *seat) {
-  return seat->state == SEAT_READY && seat->microbatches.begin < seat->microbatches.end;
-}
-
 /* How gladly its run lets the worker go. */
 static int looseness(const struct seat *seat) {
   if (seat->state == SEAT_LOADING)
     return 3;
-  if (!has_work(seat))
+  if (!lending_has_work(seat))
     return 2;
   return !coordinator_is_staged(seat);
 }
@@ -239,9 +249,9 @@ static bool is_replaceable(struct coordinator *coordinator, struct run *run) {
     const struct member *member = coordinator->members[i];
     const struct seat *seat = seat_in(member);
     struct run *lender = seat ? seat->run : NULL;
-    if (seat && is_held(coordinator, seat) && lender->claim.is_made && !lender->claim.is_asked &&
-        coordinator_suits(run, member) && (!has_work(seat) || may_be_cut(lender)) &&
-        (lender->claim.held > lender->claim.share || is_replaceable(coordinator, lender)))
+    if (seat && lending_is_held(coordinator, seat) && lender->claim.is_made && !lender->claim.is_asked &&
+        coordinator_suits(run, member) && (!lending_has_work(seat) || lending_may_be_cut(lender)) &&
+        (lender->claim.owned > lender->claim.whole || is_replaceable(coordinator, lender)))
       return true;
   }
   return false;
@@ -257,21 +267,18 @@ static bool can_do_without(struct coordinator *coordinator, const struct seat *s
   return is_replaceable(coordinator, seat->run);
 }
 
-/* The run has to wait for its next turn: the present one ends with a completed step. */
-static bool is_within_turn(const struct coordinator *coordinator, const struct run *lender,
-                           const struct run *run) {
-  return lender->claim.share == 0 && lender->turn.stepped_ms != coordinator->now_ms &&
-         line_priority(lender) == line_priority(run);
+/* All that the worker computes ends where the run is to have it. */
+static bool is_taken_whole(const struct run *run, const struct member *worker) {
+  return beside_room(worker) < 2 || run->spec->workers->stages > 1 || loaded_has(&worker->crowded, run) ||
+         worker->seats[0]->run->spec->workers->stages > 1 || worker->seats[0]->group.number;
 }
 
-/* For a run that has not its least a worker is taken all the same; but not one that has just come back with
-   what it had: after a coordinator's death, another one may be about to come back to that run. */
-static bool is_settling_in(const struct coordinator *coordinator, const struct seat *seat,
+static bool may_take_whole(const struct coordinator *coordinator, const struct member *worker,
                            const struct run *run) {
-  bool is_urgent = run->claim.held + run->claim.reserved < run->claim.least;
-  if (coordinator->now_ms - seat->given_ms >= TENURE_MS)
-    return false;
-  return !is_urgent || (seat->is_back && line_priority(seat->run) >= line_priority(run));
+  for (int i = 1; i < worker->n_seats && is_taken_whole(run, worker); i++)
+    if (worker->seats[i]->run != run && !lending_may_take(coordinator, worker->seats[i], run))
+      return false;
+  return true;
 }
 
 /* A worker that another run has beyond its share, or for which there is another that it may be given. */
@@ -280,28 +287,16 @@ static struct seat *find_lent(struct coordinator *coordinator, const struct run 
   for (int i = 0; i < coordinator->n_members; i++) {
     struct seat *seat = seat_in(coordinator->members[i]);
     const struct run *lender = seat ? seat->run : NULL;
-    if (!seat || !is_held(coordinator, seat) || lender == run || !lender->claim.is_made ||
+    if (!seat || !lending_is_held(coordinator, seat) || lender == run || !lender->claim.is_made ||
         !coordinator_suits(run, seat->worker))
       continue;
-    if ((has_work(seat) && (!may_be_cut(lender) || is_within_turn(coordinator, lender, run))) ||
-        is_settling_in(coordinator, seat, run) || (found && !is_looser(run, seat, found)) ||
-        (lender->claim.held <= lender->claim.share && !can_do_without(coordinator, seat)))
+    if (!lending_may_take(coordinator, seat, run) || !may_take_whole(coordinator, seat->worker, run) ||
+        (found && !is_looser(run, seat, found)) ||
+        (lender->claim.owned <= lender->claim.whole && !can_do_without(coordinator, seat)))
       continue;
     found = seat;
   }
   return found;
-}
-
-static void take_back(struct coordinator *coordinator, struct seat *seat, const char *reason) {
-  struct run *lender = seat->run;
-  if (has_work(seat)) {
-    lender->claim.is_cut = true;
-    lender->uncut_step = lender->step + 1;
-  }
-  lender->claim.held--;
-  log_event(LOG_INFO, "coordinator", "worker_taken", "run=%s id=%s reason=\"%s\"", lender->id,
-            seat->worker->id, reason);
-  coordinator_rest_seat(coordinator, seat, reason);
 }
 
 /* Another run that lacks workers. */
@@ -323,7 +318,8 @@ static struct seat *find_loosest(const struct coordinator *coordinator, const st
   struct seat *found = NULL;
   for (int i = 0; i < run->n_seats; i++) {
     struct seat *seat = run->seats[i];
-    if (is_held(coordinator, seat) && (!found || spareness(seat) > spareness(found)))
+    if (lending_is_held(coordinator, seat) && seat == seat->worker->seats[0] &&
+        (!found || spareness(seat) > spareness(found)))
       found = seat;
   }
   return found;
@@ -331,7 +327,7 @@ static struct seat *find_loosest(const struct coordinator *coordinator, const st
 
 static struct seat *find_unsuited(const struct coordinator *coordinator, const struct run *run) {
   for (int i = 0; i < run->n_seats; i++)
-    if (is_held(coordinator, run->seats[i]) && !coordinator_has_labels(run, run->seats[i]->worker))
+    if (lending_is_held(coordinator, run->seats[i]) && !coordinator_has_labels(run, run->seats[i]->worker))
       return run->seats[i];
   return NULL;
 }
@@ -340,30 +336,72 @@ static struct seat *find_unsuited(const struct coordinator *coordinator, const s
 static void let_go(struct coordinator *coordinator, struct run *run) {
   const Weir__WorkersSpec *spec = run->spec->workers;
   struct seat *unsuited;
-  while (spec->n_require && run->claim.held && may_be_cut(run) &&
+  while (spec->n_require && run->claim.held && lending_may_be_cut(run) &&
          (unsuited = find_unsuited(coordinator, run)))
-    take_back(coordinator, unsuited, "workers.require asks for others");
-  while (spec->has_max && run->claim.held > spec->max && may_be_cut(run)) {
+    lending_take_back(coordinator, unsuited, "workers.require asks for others");
+  while (spec->has_max && run->claim.owned > spec->max && lending_may_be_cut(run)) {
     struct seat *seat = find_loosest(coordinator, run);
     if (!seat)
       return;
-    take_back(coordinator, seat, "more than workers.max");
+    lending_take_back(coordinator, seat, "more than workers.max");
   }
+}
+
+/* The run computes on the worker already: it is only to be its own from now on. */
+static void own(struct seat *seat) {
+  struct seat *former = seat->worker->seats[0];
+  former->run->claim.owned--;
+  seat->run->claim.owned++;
+  put_first(seat);
+}
+
+/* A seat of the run on a worker that another one has beyond its share. */
+static struct seat *find_own(const struct coordinator *coordinator, const struct run *run) {
+  for (int i = 0; i < run->n_seats; i++) {
+    struct seat *seat = run->seats[i];
+    const struct claim *owner = &seat->worker->seats[0]->run->claim;
+    if (seat != seat->worker->seats[0] && lending_is_of_use(coordinator, seat) &&
+        !seat->worker->reserved_for && owner->owned > owner->whole)
+      return seat;
+  }
+  return NULL;
+}
+
+/* The run that has had the worker as its own may keep a seat beside (beside.c). */
+static void lend(struct coordinator *coordinator, struct seat *lent, const struct run *run) {
+  struct member *worker = lent->worker;
+  const char *reason = "it goes to another run";
+  if (!is_taken_whole(run, worker)) {
+    lent->is_lent = true;
+    lent->run->claim.owned--;
+    return;
+  }
+  while (worker->n_seats > 0)
+    lending_take_back(coordinator, worker->seats[worker->n_seats - 1], reason);
 }
 
 static void reserve_workers(struct coordinator *coordinator, struct run *run) {
   struct claim *claim = &run->claim;
-  while (claim->held + claim->reserved < claim->share) {
-    struct member *worker = find_free(coordinator, run);
-    struct seat *lent = worker ? NULL : find_lent(coordinator, run);
-    if (!worker && !lent)
+  while (claim->owned + claim->granted < claim->whole) {
+    struct seat *seat = find_own(coordinator, run), *lent = NULL;
+    struct member *worker = seat ? NULL : find_free(coordinator, run);
+    if (!seat && !worker)
+      lent = find_lent(coordinator, run);
+    if (!seat && lent)
+      seat = coordinator_seat_of(lent->worker, run);
+    if (!seat && !worker && !lent)
       return;
+    if (seat) {
+      own(seat);
+      continue;
+    }
     if (lent) {
       worker = lent->worker;
-      take_back(coordinator, lent, "it goes to another run");
+      lend(coordinator, lent, run);
     }
     worker->reserved_for = run;
     claim->reserved++;
+    claim->granted++;
   }
 }
 
@@ -374,7 +412,8 @@ static void note_served(struct coordinator *coordinator, const struct claims *cl
   weighed->n_served = 0;
   for (int i = 0; i < claims->n; i++) {
     const struct claim *claim = &claims->runs[i]->claim;
-    coordinator->is_weigh_due |= claim->reserved || claim->held != claim->share;
+    coordinator->is_weigh_due |=
+        claim->reserved || claim->owned != claim->whole || claim->held != claim->share;
     if (claim->share == 0)
       continue;
     array_reserve((void **)&weighed->served, &weighed->served_capacity, weighed->n_served,
@@ -394,6 +433,8 @@ void coordinator_weigh_claims(struct coordinator *coordinator) {
     let_go(coordinator, by_rank[i]);
   for (int i = 0; i < claims.n; i++)
     reserve_workers(coordinator, by_rank[i]);
+  seat_beside(coordinator, &(struct beside){claims.workers, claims.n_workers, by_rank, claims.n});
+  count_all_mates(&claims);
   note_served(coordinator, &claims);
 }
 
@@ -407,7 +448,12 @@ void coordinator_take_workers(struct coordinator *coordinator, struct run *run) 
     turn_begin(&run->turn, coordinator->now_ms);
   if (run->state == WEIR__RUN_STATE__QUEUED)
     line_leave_queue(coordinator, run);
-  for (int i = 0; i < coordinator->n_members; i++)
-    if (coordinator->members[i]->reserved_for == run)
-      coordinator_join_run(coordinator, coordinator->members[i], run, (struct range){0, 0});
+  for (int i = 0; i < coordinator->n_members; i++) {
+    struct member *member = coordinator->members[i];
+    if (member->reserved_for == run)
+      put_first(coordinator_join_run(coordinator, member, run, (struct range){0, 0}));
+    for (int at = 0; at < member->n_beside; at++)
+      if (member->beside[at] == run)
+        coordinator_join_run(coordinator, member, run, (struct range){0, 0});
+  }
 }

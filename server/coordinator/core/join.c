@@ -7,6 +7,7 @@
 
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "server/coordinator/core/beside.h"
 #include "server/coordinator/core/settle.h"
 #include "server/coordinator/messages/orders.h"
 #include "server/coordinator/quarantine/quarantine.h"
@@ -181,7 +182,7 @@ static void take_up_run(struct coordinator *coordinator, struct member *worker, 
   coordinator_join_run(coordinator, worker, run, loaded)->is_back = true;
 }
 
-/* A worker is asked again for the run that it computes: it has it loaded already. Those that rest are
+/* A worker is asked again for the runs that it computes: it has them loaded already. Those that rest are
    remembered, the newest first. */
 static void take_up_worker(struct coordinator *coordinator, struct member *worker, const Weir__Hello *hello) {
   for (size_t i = hello->n_runs; i-- > 0;) {
@@ -193,7 +194,8 @@ static void take_up_worker(struct coordinator *coordinator, struct member *worke
     struct run *run = coordinator_run(coordinator, hello->runs[i]->run);
     if (hello->runs[i]->rests)
       continue;
-    if (run && !worker->n_seats && worker->state == WORKER_IDLE && coordinator_has_labels(run, worker) &&
+    if (run && beside_may_join(run, worker) && worker->state == WORKER_IDLE &&
+        coordinator_has_labels(run, worker) &&
         (run->state == WEIR__RUN_STATE__LOADING || run->state == WEIR__RUN_STATE__RUNNING))
       take_up_run(coordinator, worker, run, hello->runs[i]);
     else if (run && run->state == WEIR__RUN_STATE__HELD) {

@@ -25,6 +25,7 @@ static void reference_set_kind(struct run *run, const struct seat *seat);
 static void reference_add_probe(struct run *run, const struct seat *seat, const Weir__RunLoaded *loaded);
 static char *reference_mismatch(const struct run *run, const struct seat *seat,
                                 const Weir__RunLoaded *loaded);
+static void seat_crowded(struct coordinator *coordinator, struct seat *seat, const char *message);
 static void seat_refuse(struct coordinator *coordinator, struct seat *seat, const char *message);
 
 void coordinator_loaded(struct coordinator *coordinator, struct member *member,
@@ -163,6 +164,10 @@ void coordinator_refused(struct coordinator *coordinator, struct member *member,
   seat = coordinator_seat_of(member, run);
   if (!seat || seat->state == SEAT_LEAVING)
     return;
+  if (refused->no_memory_beside && member->n_seats > 1) {
+    seat_crowded(coordinator, seat, text);
+    return;
+  }
   was_ready = seat->state == SEAT_READY;
   was_following = seat->state == SEAT_FOLLOWING;
   if ((was_ready || was_following) && !is_present)
@@ -175,6 +180,16 @@ void coordinator_refused(struct coordinator *coordinator, struct member *member,
   else if (was_ready && coordinator_count_seats(run, SEAT_READY) == 0)
     coordinator_run_fail(coordinator, run, FAILURE_DIVERGED, "%s",
                          text); /* all who trained gave up: it diverges */
+}
+
+/* The worker may have the run alone, and others may have the run beside what they compute. */
+static void seat_crowded(struct coordinator *coordinator, struct seat *seat, const char *message) {
+  struct member *worker = seat->worker;
+  coordinator_order_unload(coordinator, seat->run->id, worker, message);
+  log_event(LOG_WARN, "coordinator", "worker_crowded", "run=%s id=%s message=\"%.1000s\"", seat->run->id,
+            worker->id, message);
+  loaded_add(&worker->crowded, seat->run);
+  coordinator_seat_end(seat);
 }
 
 /* The run goes on without the worker, which lets go of it, and does not ask it again. */

@@ -7,6 +7,7 @@
 #include "common/agree/placement.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
+#include "server/coordinator/core/beside.h"
 #include "server/coordinator/core/claims.h"
 #include "server/coordinator/messages/info.h"
 #include "server/coordinator/messages/orders.h"
@@ -57,6 +58,8 @@ void coordinator_settle(struct coordinator *coordinator, const char *reported) {
     coordinator_weigh_claims(coordinator);
     coordinator->unexplained = coordinator->n_runs;
   }
+  if (!reported || has_weighed)
+    coordinator_deal_executors(coordinator);
   for (int i = 0; i < coordinator->n_runs; i++) {
     struct run *run = coordinator->runs[i];
     if (!coordinator_is_over(run) && (has_weighed || (is_live(run) && (!reported || run == only))))

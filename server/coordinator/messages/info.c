@@ -387,25 +387,42 @@ static void stages_fill(const struct teams *teams, struct arena *arena, Weir__Wo
   }
 }
 
-static void seat_fill(const struct seat *seat, struct arena *arena, Weir__WorkerInfo *info) {
+static char *seat_message(const struct seat *seat) {
+  if (seat->unreached_text)
+    return seat->unreached_text;
+  return coordinator_missed_mates(seat) ? coordinator_missed_mates(seat) : seat->following.text;
+}
+
+static Weir__SeatInfo *seat_info(const struct seat *seat, struct arena *arena) {
+  Weir__SeatInfo *info = arena_new(arena, sizeof *info);
   double speed = speed_of(seat->speed, seat->executors);
+  char *message = seat_message(seat);
+  weir__seat_info__init(info);
   info->run = seat->run->id;
+  info->state = (char *)coordinator_seat_state_name(seat->state);
+  info->executors = seat->executors;
   info->microbatches = seat->microbatches.end - seat->microbatches.begin;
   info->speed = isnan(speed) ? 0 : speed;
+  if (message)
+    info->message = message;
+  return info;
+}
+
+/* What is said of a worker that computes one run, of its first. */
+static void fill_from_seat(const struct seat *seat, struct arena *arena, Weir__WorkerInfo *info) {
+  const Weir__SeatInfo *first = info->seats[0];
+  info->run = first->run;
+  info->microbatches = first->microbatches;
+  info->speed = first->speed;
   info->first_stage = seat->stages.begin;
   if (seat->teams)
     stages_fill(seat->teams, arena, info);
-  if (seat->unreached_text)
-    info->message = seat->unreached_text;
-  else if (coordinator_missed_mates(seat))
-    info->message = coordinator_missed_mates(seat);
-  else if (seat->following.text)
-    info->message = seat->following.text;
+  if (*first->message)
+    info->message = first->message;
 }
 
 static void worker_info(const struct member *worker, uint64_t now_ms, struct arena *arena,
                         Weir__WorkerInfo *info) {
-  const struct seat *seat = worker->n_seats ? worker->seats[0] : NULL;
   weir__worker_info__init(info);
   info->id = worker->id;
   info->host = worker->host;
@@ -418,8 +435,11 @@ static void worker_info(const struct member *worker, uint64_t now_ms, struct are
   info->state = (char *)coordinator_worker_state_name(worker);
   info->connected_seconds = (double)(now_ms - worker->joined_ms) / 1000;
   info->message = worker->message;
-  if (seat)
-    seat_fill(seat, arena, info);
+  info->seats = arena_new(arena, (size_t)worker->n_seats * sizeof *info->seats);
+  for (int i = 0; i < worker->n_seats; i++)
+    info->seats[info->n_seats++] = seat_info(worker->seats[i], arena);
+  if (worker->n_seats)
+    fill_from_seat(worker->seats[0], arena, info);
 }
 
 static void server_info(const struct coordinator *coordinator, const struct member *server, uint64_t now_ms,

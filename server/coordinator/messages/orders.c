@@ -272,6 +272,7 @@ static Weir__Assignment **view_assignments(struct arena *arena, struct seat *con
     list[i]->microbatch_end = seat->microbatches.end;
     list[i]->eval_begin = seat->eval_chunks.begin;
     list[i]->eval_end = seat->eval_chunks.end;
+    list[i]->executors = seat->executors < seat->worker->executors ? seat->executors : 0;
     if (coordinator_is_staged(seat)) {
       list[i]->team = seat->group.number;
       list[i]->address = seat->worker->address;

@@ -188,8 +188,10 @@ static void forget_old_runs(struct coordinator *coordinator) {
 }
 
 static void remove_run(struct coordinator *coordinator, int at) {
-  for (int i = 0; i < coordinator->n_members; i++)
+  for (int i = 0; i < coordinator->n_members; i++) {
     loaded_remove(&coordinator->members[i]->loaded, coordinator->runs[at]);
+    loaded_remove(&coordinator->members[i]->crowded, coordinator->runs[at]);
+  }
   coordinator_run_free(coordinator->runs[at]);
   memmove(coordinator->runs + at, coordinator->runs + at + 1,
           (size_t)(coordinator->n_runs - at - 1) * sizeof *coordinator->runs);

@@ -110,12 +110,13 @@ static void send_follower_views(struct coordinator *coordinator, struct run *run
   }
 }
 
-/* The host on which the worker may be in a group; NULL: it goes alone. GPUs reduce among themselves. */
+/* The host on which the worker may be in a group, where it computes nothing else; NULL: it goes alone. GPUs
+ * reduce among themselves. */
 static const char *host_of(const struct run *run, const struct seat *seat) {
   const char *collective = run->spec->train->collective;
   bool is_gpu = strncmp(seat->worker->device, "cuda", 4) == 0;
   if (strcmp(collective, "none") == 0 || (strcmp(collective, "nccl") == 0 && !is_gpu) ||
-      !*seat->worker->shm_host)
+      !*seat->worker->shm_host || seat->worker->n_seats > 1)
     return NULL;
   return seat->worker->shm_host;
 }

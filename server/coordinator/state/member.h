@@ -36,12 +36,17 @@ struct member {
   uint64_t memory_bytes; /* servers: what runs may take of its memory; 0: no bound */
   bool is_draining;      /* servers: it is given no more blocks, and those that it has move to others */
 
-  enum worker_state state; /* workers: what follows */
-  struct seat *seats[SEATS_MAX];
+  enum worker_state state;       /* workers: what follows */
+  struct seat *seats[SEATS_MAX]; /* the first one's run has the worker as its own */
   int n_seats;
   struct loaded loaded;
-  struct run *reserved_for; /* the run that it is about to be given */
-  uint32_t sought;          /* by the newest settling: how many different requirements it meets */
+  struct loaded crowded;         /* runs for which it had not the memory beside others */
+  struct run *reserved_for;      /* the run that it is about to be given, as its own */
+  struct run *beside[SEATS_MAX]; /* others that it is about to be given */
+  int n_beside;
+  uint64_t dealt_ms; /* when its executors were dealt to its seats */
+  bool is_deal_due;  /* its seats have changed since */
+  uint32_t sought;   /* by the newest settling: how many different requirements it meets */
 };
 
 /* The one place where a worker's state changes. It checks the change and logs it. */

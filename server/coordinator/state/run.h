@@ -52,17 +52,21 @@ struct reference {
   char *server_fingerprint;         /* likewise, and after a resume */
 };
 
-/* What it has, and is to have, of the workers that are of use: by the newest settling. */
+/* What it has, and is to have, of the workers that are of use: by the newest settling. A worker that several
+   runs have is the first one's own. */
 struct claim {
   bool is_made;
   bool is_cut;        /* workers with work were taken from it */
   bool is_asked;      /* while it is found out who can give up a worker */
-  uint32_t share;     /* that it is to have */
+  uint32_t share;     /* that it is to have, */
+  uint32_t whole;     /* so many of them as its own */
   uint32_t least;     /* without which it does not begin, or go on */
   uint32_t left;      /* for it, by those that are served before */
-  uint32_t held;      /* that load or follow it, or compute for it */
-  uint32_t executors; /* of these */
-  uint32_t reserved;  /* that it is about to be given */
+  uint32_t held;      /* that load or follow it, or compute for it, */
+  uint32_t owned;     /* so many of them as its own, */
+  uint32_t executors; /* and their executors that are for it */
+  uint32_t reserved;  /* that it is about to be given, */
+  uint32_t granted;   /* so many of them as its own */
   uint32_t mates;     /* runs with which it takes turns, once it has begun */
 };
 

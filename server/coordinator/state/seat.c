@@ -25,7 +25,7 @@ struct seat *coordinator_seat_new(struct run *run, struct member *worker) {
   struct seat *seat = mem_new(sizeof *seat);
   CHECK(worker->n_seats < SEATS_MAX);
   seat->worker = worker;
-  seat->executors = worker->executors;
+  seat->executors = worker->n_seats ? 0 : worker->executors;
   seat->load_incarnation = run->incarnation;
   seat->speed = mem_new(sizeof *seat->speed);
   seat->ready_incarnation = UINT64_MAX;
@@ -43,6 +43,7 @@ void coordinator_seat_set_state(struct seat *seat, enum seat_state state) {
   log_event(LOG_INFO, "coordinator", "worker_state", "id=%s from=%s to=%s run=%s", seat->worker->id,
             seat_state_names[seat->state], seat_state_names[state], seat->run->id);
   seat->state = state;
+  seat->worker->is_deal_due = true;
 }
 
 const char *coordinator_seat_state_name(enum seat_state state) {
@@ -62,6 +63,7 @@ void coordinator_seat_end(struct seat *seat) {
   while (worker->seats[at] != seat)
     at++;
   worker->n_seats--;
+  worker->is_deal_due = true;
   memmove(worker->seats + at, worker->seats + at + 1, (size_t)(worker->n_seats - at) * sizeof *worker->seats);
   coordinator_seat_free(seat);
 }

@@ -45,7 +45,7 @@ struct seat {
   struct member *worker;
   struct run *run;
   enum seat_state state;
-  uint32_t executors;        /* of the worker's, that may compute for the run */
+  uint32_t executors; /* of the worker's, that may compute for the run; 0: it has yet to be dealt some */
   uint64_t load_incarnation; /* of the order to load it */
   struct range stages;       /* of the model, that it has or loads; empty: all of them */
   struct range microbatches, eval_chunks;
@@ -66,6 +66,7 @@ struct seat {
   struct missed_mates missed_mates;
   int group_failures; /* of its groups, since the run's workers changed */
   uint64_t given_ms;  /* since when it has its run */
+  bool is_lent;       /* while claims are weighed: the worker is to be another run's own */
   bool is_back;       /* it had it already, and told us so when it joined */
 };
 

@@ -14,6 +14,7 @@
 #include "common/agree/placement.h"
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
+#include "tests/support/coordinator/core_given.h"
 #include "tests/support/coordinator/core_reissue.h"
 
 enum { AWAITED = 16 }; /* runs whose records are waited for in one event, at most */
@@ -22,27 +23,14 @@ const uint32_t fixture_block_elems[BLOCKS] = {100, 200, 300, 50, 4};
 static const char sha256_of_blocks[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 const char *const sha256_of_weights = "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff";
 
-/* All views of a number together give each microbatch once, or they give nothing: to who is cut off, or
-   follows. */
-static void check_given(struct core_fixture *f) {
-  uint32_t given = 0, microbatches = f->microbatches ? f->microbatches : MICROBATCHES;
-  for (uint32_t m = 0; m < MICROBATCHES_GIVEN; m++) {
-    assert_true(f->given[m] <= (m < microbatches));
-    given += f->given[m];
-  }
-  assert_true(given == 0 || given == microbatches);
-  memset(f->given, 0, sizeof f->given);
-}
-
 /* A view says nothing but what its receiver and the members of its group are to compute. */
 static void take_view(struct core_fixture *f, struct told *told, const Weir__View *view) {
   uint32_t end = 0;
   if (f->given_view != view->number || strcmp(f->given_run, view->run) != 0)
-    check_given(f);
+    given_check(f);
   f->given_view = view->number;
   snprintf(f->given_run, sizeof f->given_run, "%s", view->run);
   assert_int_equal(view->number >> 32, TERM);
-  assert_true((view->number & UINT32_MAX) > told->view);
   told->view = view->number & UINT32_MAX;
   told->view_incarnation = view->incarnation;
   told->hold = view->hold;
@@ -104,6 +92,7 @@ static void take_order(struct core_fixture *f, uint64_t member, const Weir__Orde
   struct told *told = &f->told[member];
   assert_true(told->is_member && !told->is_closed);
   assert_int_equal(order->term, TERM);
+  told_seats_take(told->seats, told->id, order);
   switch (order->body_case) {
   case WEIR__ORDER__BODY_WELCOME:
     snprintf(told->id, sizeof told->id, "%s", order->welcome->id);
@@ -139,8 +128,7 @@ static void take_order(struct core_fixture *f, uint64_t member, const Weir__Orde
   case WEIR__ORDER__BODY_UNLOAD:
     snprintf(told->unload, sizeof told->unload, "%s", order->unload->run);
     told->rests += order->unload->may_return;
-    *told->load = 0;
-    told->view = 0;
+    told->view = *told->load = 0;
     break;
   default:
     fail_msg("an order without a body");
@@ -201,7 +189,7 @@ void core_step(struct core_fixture *f, const struct coordinator_event *event) {
     assert_true(n_awaited < AWAITED);
     awaited[n_awaited++] = message_copy(action->record);
   }
-  check_given(f);
+  given_check(f);
   for (int i = 0; i < n_awaited; i++) {
     store_saves(f, awaited[i]->run, awaited[i]->incarnation, awaited[i]->state);
     message_free(awaited[i]);

@@ -9,6 +9,7 @@
 
 #include "common/agree/labels.h"
 #include "server/coordinator/core/core.h"
+#include "tests/support/coordinator/told_seats.h"
 
 enum {
   MEMBERS = 64,
@@ -52,6 +53,7 @@ struct told {
       rests; /* of the newest order that has one; how many Hold, and UnloadRun that may return */
   uint64_t reissue_step, reissues;               /* of the newest Reissue; how many */
   uint32_t reissue_microbatches, reissue_chunks; /* masks */
+  struct told_seat seats[TOLD_SEATS];            /* workers: of each run */
 };
 
 struct core_fixture {

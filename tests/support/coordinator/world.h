@@ -175,6 +175,7 @@ struct world {
   int wishes;                       /* how often a successor knew that a run is to pause */
   int held, raised;                 /* how often runs were seen to be, and holds were raised */
   int confirmed;                    /* how often a run went on with a server that is not heard of */
+  int seated_beside;                /* workers told to compute the other run, too */
   int reoffered;                    /* the same by another coordinator than took the fork */
   int offered, adopted; /* how often a fork's server was told of its parent, and had the version */
   int done, rolled_back, successions, paused, kept, too_late, lost_checkpoints;

@@ -88,16 +88,34 @@ static void check_group(struct world *w, struct stored_run *run, const Weir__Vie
 }
 
 /* As the core sees it. */
-static bool is_worker(struct world *w, const struct process *worker, const char *state) {
+static const Weir__SeatInfo *seat_of(const Weir__WorkerInfo *worker, const char *run) {
+  for (size_t i = 0; i < worker->n_seats; i++)
+    if (strcmp(worker->seats[i]->run, run) == 0)
+      return worker->seats[i];
+  return NULL;
+}
+
+static bool is_worker(struct world *w, const struct process *worker, const char *run, const char *state) {
   struct arena arena;
   Weir__ListWorkersReply reply;
   bool is_found = false;
   arena_init(&arena);
   coordinator_list_workers(w->core, w->now_ms, &arena, &reply);
-  for (size_t i = 0; i < reply.n_workers; i++)
-    is_found |= strcmp(reply.workers[i]->id, worker->id) == 0 && strcmp(reply.workers[i]->state, state) == 0;
+  for (size_t i = 0; i < reply.n_workers; i++) {
+    const Weir__SeatInfo *seat = seat_of(reply.workers[i], run);
+    is_found |= seat && strcmp(reply.workers[i]->id, worker->id) == 0 && strcmp(seat->state, state) == 0;
+  }
   arena_fini(&arena);
   return is_found;
+}
+
+/* No executor is dealt twice. */
+static void check_dealt(const Weir__WorkerInfo *worker) {
+  uint32_t dealt = 0;
+  for (size_t i = 0; i < worker->n_seats; i++)
+    if (strcmp(worker->seats[i]->state, "ready") == 0 || strcmp(worker->seats[i]->state, "following") == 0)
+      dealt += worker->seats[i]->executors;
+  assert_true(dealt <= worker->executors);
 }
 
 /* Who does not reach all servers is given nothing only while others compute, or are about to. */
@@ -109,19 +127,21 @@ void check_reach(struct world *w, const char *run) {
   arena_init(&arena);
   coordinator_list_workers(w->core, w->now_ms, &arena, &workers);
   for (size_t i = 0; i < workers.n_workers; i++) {
-    const Weir__WorkerInfo *worker = workers.workers[i];
-    bool is_idle = strcmp(worker->state, "cut-off") == 0;
-    if (strcmp(worker->run, run) != 0)
+    const Weir__SeatInfo *seat = seat_of(workers.workers[i], run);
+    bool is_idle = seat && strcmp(seat->state, "cut-off") == 0;
+    if (!seat)
       continue;
-    assert_true(!is_idle || worker->microbatches == 0);
-    assert_true(!is_idle || *worker->message);
+    assert_true(!is_idle || seat->microbatches == 0);
+    assert_true(!is_idle || *seat->message);
     cut_off += is_idle;
-    others += strcmp(worker->state, "ready") == 0 || strcmp(worker->state, "loading") == 0;
-    w->following += strcmp(worker->state, "following") == 0;
-    w->late += strncmp(worker->message, "has not caught up", 17) == 0;
-    w->set_aside += strncmp(worker->message, "computes nothing", 16) == 0;
+    others += strcmp(seat->state, "ready") == 0 || strcmp(seat->state, "loading") == 0;
+    w->following += strcmp(seat->state, "following") == 0;
+    w->late += strncmp(seat->message, "has not caught up", 17) == 0;
+    w->set_aside += strncmp(seat->message, "computes nothing", 16) == 0;
   }
   w->cut_off += cut_off;
+  for (size_t i = 0; i < workers.n_workers; i++)
+    check_dealt(workers.workers[i]);
   coordinator_list_servers(w->core, w->now_ms, &arena, &servers);
   for (size_t i = 0; i < servers.n_servers; i++)
     w->given_up += strncmp(servers.servers[i]->message, "no worker reaches", 17) == 0;
@@ -157,10 +177,10 @@ static void check_view(struct world *w, struct process *process, const Weir__Vie
       own = view->workers[i];
   if (!own) {
     assert_true(view->n_workers == 0 || process->down.count > 0); /* or it does not know its new name yet */
-    assert_false(is_worker(w, process, "ready") && process->down.count == 0);
+    assert_false(is_worker(w, process, view->run, "ready") && process->down.count == 0);
     return;
   }
-  assert_false(is_worker(w, process, "cut-off"));
+  assert_false(is_worker(w, process, view->run, "cut-off"));
   assert_true(!own->follows || own->microbatch_begin == own->microbatch_end);
   assert_true(own->group == 0 || strcmp(w->spec->train->collective, "none") != 0);
   if (own->group)

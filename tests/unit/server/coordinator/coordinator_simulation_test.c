@@ -444,7 +444,7 @@ static void runs_end_as_promised_whatever_happens(void **state) {
   uint64_t seeds = getenv("SEEDS") ? strtoull(getenv("SEEDS"), NULL, 10) : getenv("SEED") ? 1 : 400;
   int rolled_back = 0, successions = 0, paused = 0, kept = 0, too_late = 0, lost = 0, cut_off = 0,
       given_up = 0, following = 0, late = 0, set_aside = 0, confirmed = 0, offered = 0, adopted = 0, held = 0,
-      raised = 0, wishes = 0, reoffered = 0;
+      raised = 0, wishes = 0, reoffered = 0, seated_beside = 0;
   struct world *w = malloc(sizeof *w);
   (void)state;
   for (uint64_t seed = first; seed < first + seeds; seed++) {
@@ -468,19 +468,21 @@ static void runs_end_as_promised_whatever_happens(void **state) {
     raised += w->raised;
     wishes += w->wishes;
     reoffered += w->reoffered;
+    seated_beside += w->seated_beside;
     lies_add(w);
     world_fini(w);
   }
   print_message(
       "%llu seeds: %d loads after roll-backs, %d successions, %d kept, %d paused, %d too late, %d lost, "
       "%d cut off, %d given up, %d following, %d late, %d set aside, %d confirmed, %d told of a parent, %d "
-      "with its version, %d held, %d raised, %d wishes restored, %d told by a successor\n",
+      "with its version, %d held, %d raised, %d wishes restored, %d told by a successor, %d seated beside\n",
       (unsigned long long)seeds, rolled_back, successions, kept, paused, too_late, lost, cut_off, given_up,
-      following, late, set_aside, confirmed, offered, adopted, held, raised, wishes, reoffered);
+      following, late, set_aside, confirmed, offered, adopted, held, raised, wishes, reoffered,
+      seated_beside);
   if (seeds > 1) /* the dice did make what is to be survived */
     assert_true(rolled_back && successions && paused && kept && too_late && lost && cut_off && given_up &&
                 following && late && set_aside && confirmed && offered && adopted && held && raised &&
-                wishes && reoffered);
+                wishes && reoffered && seated_beside);
   lies_report(seeds > 1);
   free(w);
   has_passed = true;

@@ -152,7 +152,7 @@ static void a_run_with_several_workers_lends_one_to_an_evaluation(void **state) 
   static const char *const evaluation = "eval-000001";
   struct core_fixture *f = *state;
   Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
-  core_run_begin(f, 3); /* with two workers */
+  core_run_begin(f, 1); /* with two workers */
   f->trains_nothing = true;
   user_submits(f, evaluation, 1, 0);
   assert_string_equal(f->told[W1].unload, RUN);

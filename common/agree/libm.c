@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -50,11 +51,13 @@ static double random_argument(uint64_t key, uint64_t index, double low, double h
   return low + (high - low) * ((double)(random_bits(key, index) >> 11) * 0x1p-53);
 }
 
-/* results: room for LIBM_DRAWS doubles. Returns the bytes that the function's results are. */
+/* results: room for LIBM_DRAWS_F64 doubles. Returns the bytes that the function's results are. */
 static size_t row_compute(const struct row *row, uint64_t key, void *results) {
+  bool is_f64 = row->f64 || row->power_f64;
+  uint64_t draws = is_f64 ? LIBM_DRAWS_F64 : LIBM_DRAWS_F32;
   double *f64 = results;
   float *f32 = results;
-  for (uint64_t i = 0; i < LIBM_DRAWS; i++) {
+  for (uint64_t i = 0; i < draws; i++) {
     double x = random_argument(key, 2 * i, row->low, row->high);
     if (row->f64)
       f64[i] = row->f64(x);
@@ -65,12 +68,12 @@ static size_t row_compute(const struct row *row, uint64_t key, void *results) {
     else
       f32[i] = row->power_f32((float)x, (float)random_argument(key, 2 * i + 1, -8, 8));
   }
-  return LIBM_DRAWS * (row->f64 || row->power_f64 ? sizeof *f64 : sizeof *f32);
+  return draws * (is_f64 ? sizeof *f64 : sizeof *f32);
 }
 
 static void hash_make(void) {
   struct sha256 *sha = sha256_new();
-  void *results = mem_new(LIBM_DRAWS * sizeof(double));
+  void *results = mem_new(LIBM_DRAWS_F64 * sizeof(double));
   for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
     sha256_update(sha, results, row_compute(&rows[r], random_key(0, r, 0, 0), results));
   sha256_finish(sha, hash);

@@ -6,11 +6,11 @@
 
 enum { LIBM_HASH_SIZE = 17 };
 
-/* Hexadecimal digits: of the results of LIBM_DRAWS calls, with drawn numbers, of every function that servers
-   or workers call; the table is in libm.c. Takes some ten milliseconds the first time, which each process
-   pays when it joins: so there are as many draws as show a processor without fused multiply-add in each
-   function that it changes (ARCHITECTURE.md), and no more. Any thread. */
-enum { LIBM_DRAWS = 20000 };
+/* Hexadecimal digits: of the results of so many calls, with drawn numbers, of every function that servers or
+   workers call; the table is in libm.c. Of f64 functions there are more: of `log`, 1 of 100,000 results tells
+   processors with fused multiply-add from those without. Takes some tens of milliseconds the first time,
+   which each process pays when it joins. Any thread. */
+enum { LIBM_DRAWS_F64 = 100000, LIBM_DRAWS_F32 = 20000 };
 const char *libm_hash(void);
 
 #endif

@@ -316,13 +316,10 @@ static const struct command_def command_sweep_stop = {
     .run = stop_run,
 };
 
-static const struct command_def *const subcommands[] = {&command_sweep_status,
-                                                        &command_sweep_watch,
-                                                        &command_sweep_best,
-                                                        &command_sweep_export,
-                                                        &command_sweep_importance,
-                                                        &command_sweep_stop,
-                                                        NULL};
+static const struct command_def *const subcommands[] = {
+    &command_sweep_status, &command_sweep_watch,      &command_sweep_best,
+    &command_sweep_export, &command_sweep_importance, &command_sweep_stop,
+    &command_sweep_extend, &command_sweep_delete,     NULL};
 
 static const struct option_def sweep_options[] = {
     {.name = "dry-run",

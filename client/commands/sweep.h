@@ -15,6 +15,7 @@ typedef int sweep_shown(const struct args *args, struct connection *connection, 
    status. */
 int sweep_show(const struct args *args, bool has_records, sweep_shown *shown);
 
-extern const struct command_def command_sweep_importance; /* sweep_importance.c */
+extern const struct command_def command_sweep_importance;                   /* sweep_importance.c */
+extern const struct command_def command_sweep_extend, command_sweep_delete; /* sweep_change.c */
 
 #endif

@@ -39,6 +39,9 @@ struct sweep_trial {
   int parent;                   /* the number of the trial that it was forked from; -1: none */
   int begin;                    /* the first rung that it runs to itself */
   int replaced;                 /* the rung at which another one took its place; -1: none did */
+  bool is_cut;                  /* the sweep's end stopped it, */
+  bool was_running;             /* while it ran, not while it waited */
+  bool is_revived;              /* it went on when the sweep was extended */
   char *failure;                /* NULL: it has not failed */
   bool is_bad_input;
   enum sweep_trial_state state;
@@ -64,6 +67,7 @@ struct sweep {
   double now;           /* virtual */
   uint64_t begun_steps; /* of all trials, those that run included */
   uint64_t n_records;   /* in the log */
+  int64_t from_unix_ms; /* since when budget.seconds count; 0: since it was submitted */
   char *end;            /* why it has ended; NULL: it has not */
 };
 
@@ -83,6 +87,10 @@ enum sweep_turn sweep_next(const struct sweep *sweep, Weir__SweepRecord **record
 /* The log's next record. Errors: CORRUPT for one that cannot follow on those before; the sweep is as it was.
  */
 int sweep_apply(struct sweep *sweep, const Weir__SweepRecord *record, struct err *err);
+
+/* Whether the sweep, ended or not, may have this budget in place of what it has of it. Errors: INVALID,
+   naming the key. */
+int sweep_check_extension(const struct sweep *sweep, const Weir__SweepBudget *budget, struct err *err);
 
 /* Tells what became of the trial that runs to a rung (trial->n_results). Others, and what was told before,
    are ignored. A value that is not finite is a failure. */

@@ -12,9 +12,12 @@ static int apply_result(struct sweep *sweep, const Weir__SweepResult *result, st
 static int apply_stop(struct sweep *sweep, const Weir__SweepTrialStop *stop, struct err *err);
 static int apply_fork(struct sweep *sweep, const Weir__SweepFork *fork, struct err *err);
 static void apply_end(struct sweep *sweep, const Weir__SweepEnd *end);
+static int apply_extension(struct sweep *sweep, const Weir__SweepExtension *extension, struct err *err);
 
 int sweep_apply(struct sweep *sweep, const Weir__SweepRecord *record, struct err *err) {
-  if (sweep->end)
+  if (record->extension)
+    apply_extension(sweep, record->extension, err);
+  else if (sweep->end)
     err_set(err, ERR_CORRUPT, "the sweep has ended");
   else if (record->suggestion)
     apply_suggestion(sweep, record->suggestion, err);
@@ -241,7 +244,44 @@ static void apply_end(struct sweep *sweep, const Weir__SweepEnd *end) {
   for (int i = 0; i < sweep->n_trials; i++) {
     struct sweep_trial *trial = &sweep->trials[i];
     forget_known(trial);
-    if (trial->state == SWEEP_TRIAL_RUNNING || trial->state == SWEEP_TRIAL_WAITING)
-      trial->state = SWEEP_TRIAL_STOPPED;
+    if (trial->state != SWEEP_TRIAL_RUNNING && trial->state != SWEEP_TRIAL_WAITING)
+      continue;
+    trial->is_cut = true;
+    trial->was_running = trial->state == SWEEP_TRIAL_RUNNING;
+    trial->state = SWEEP_TRIAL_STOPPED;
   }
+}
+
+/* As if it had not ended. */
+static void end_undo(struct sweep *sweep) {
+  free(sweep->end);
+  sweep->end = NULL;
+  for (int i = 0; i < sweep->n_trials; i++) {
+    struct sweep_trial *trial = &sweep->trials[i];
+    if (!trial->is_cut)
+      continue;
+    trial->is_cut = false;
+    trial->is_revived = true;
+    trial->state = trial->was_running ? SWEEP_TRIAL_RUNNING : SWEEP_TRIAL_WAITING;
+    sweep->n_running += trial->was_running;
+  }
+}
+
+static int apply_extension(struct sweep *sweep, const Weir__SweepExtension *extension, struct err *err) {
+  Weir__SweepBudget *budget = sweep->spec->budget;
+  const Weir__SweepBudget *more = extension->budget;
+  if (!more || sweep_check_extension(sweep, more, err)) {
+    err_set(err, ERR_CORRUPT, "it extends the sweep by nothing");
+    return err->code;
+  }
+  if (more->has_trials)
+    budget->trials = more->trials;
+  if (more->has_steps)
+    budget->steps = more->steps;
+  if (more->has_seconds) {
+    budget->seconds = more->seconds;
+    sweep->from_unix_ms = extension->from_unix_ms;
+  }
+  end_undo(sweep);
+  return 0;
 }

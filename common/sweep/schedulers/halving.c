@@ -22,6 +22,7 @@ static int halving_promote(const struct sweep *sweep) {
 
 const struct scheduler_def scheduler_halving = {.name = "halving",
                                                 .wants_rungs = true,
+                                                .begins_whole = true,
                                                 .check = halving_check,
                                                 .stop = halving_stop,
                                                 .promote = halving_promote};

@@ -126,5 +126,9 @@ static int pbt_promote(const struct sweep *sweep) {
   return -1;
 }
 
-const struct scheduler_def scheduler_pbt = {
-    .name = "pbt", .wants_rungs = true, .check = pbt_check, .promote = pbt_promote, .exploit = pbt_exploit};
+const struct scheduler_def scheduler_pbt = {.name = "pbt",
+                                            .wants_rungs = true,
+                                            .begins_whole = true,
+                                            .check = pbt_check,
+                                            .promote = pbt_promote,
+                                            .exploit = pbt_exploit};

@@ -5,7 +5,7 @@
 
 #include "common/base/log.h"
 #include "common/base/message.h"
-#include "server/coordinator/shell/shell.h"
+#include "server/coordinator/shell/sweeps.h"
 
 enum { REFILL_RETRY_MS = 1000 };
 
@@ -25,6 +25,8 @@ struct garbage_job {
   struct rpc_call *call;
   char **runs; /* to delete first; whole ids once they are found */
   int n_runs, n_deleted;
+  char *sweep;   /* to delete with them, which may be gone; NULL: none */
+  int n_records; /* of its log */
   Weir__CollectGarbageReply reply;
   struct err err;
 };
@@ -34,6 +36,7 @@ static int write_refill(struct refill_job *job);
 static void refill_done(struct task *task);
 static void garbage_job_run(struct task *task);
 static int delete_run(struct garbage_job *job, char **run);
+static int delete_sweep(struct garbage_job *job);
 static void garbage_done(struct task *task);
 
 void shell_refill(struct coordinator_service *shell) {
@@ -93,20 +96,37 @@ static void refill_done(struct task *task) {
   free(job);
 }
 
-static void garbage_start(struct coordinator_service *shell, struct rpc_call *call, char **runs, int n_runs) {
+/* Takes what the job points to. */
+static void garbage_start(const struct garbage_job *wanted) {
   struct garbage_job *job = mem_new(sizeof *job);
-  *job = (struct garbage_job){
-      .task.run = garbage_job_run, .shell = shell, .call = call, .runs = runs, .n_runs = n_runs};
-  task_post(shell->jobs, &job->task); /* one a call */
+  *job = *wanted;
+  job->task.run = garbage_job_run;
+  task_post(job->shell->jobs, &job->task); /* one a call */
 }
 
 void shell_collect_all(struct coordinator_service *shell) {
-  garbage_start(shell, NULL, NULL, 0);
+  garbage_start(&(struct garbage_job){.shell = shell});
+}
+
+void shell_collect_sweep(struct coordinator_service *shell, struct rpc_call *call,
+                         struct shell_sweep *sweep) {
+  struct garbage_job job = {.shell = shell,
+                            .call = call,
+                            .runs = mem_new((size_t)sweep->n_runs * sizeof *job.runs + 1),
+                            .n_runs = sweep->n_runs,
+                            .sweep = mem_strdup(sweep->id),
+                            .n_records = sweep->n_log};
+  for (int i = 0; i < sweep->n_runs; i++) {
+    job.runs[i] = sweep_run_id(sweep, (uint32_t)i);
+    shell_saves_deleting(shell, job.runs[i]);
+  }
+  sweep->is_deleting = true;
+  garbage_start(&job);
 }
 
 void shell_collect_garbage(struct coordinator_service *shell, struct rpc_call *call, char **runs,
                            int n_runs) {
-  garbage_start(shell, call, runs, n_runs);
+  garbage_start(&(struct garbage_job){.shell = shell, .call = call, .runs = runs, .n_runs = n_runs});
 }
 
 /* The references are counted anew: a collection is rare, and what it deletes is lost. */
@@ -119,6 +139,8 @@ static void garbage_job_run(struct task *task) {
     err_set(&job->err, ERR_UNAVAILABLE, "the coordinator is stopping");
   for (int i = 0; i < job->n_runs && !job->err.code && shell_has_refs(shell, &job->err); i++)
     job->n_deleted += delete_run(job, &job->runs[i]) == 0;
+  if (job->sweep && !job->err.code)
+    delete_sweep(job);
   if (!job->err.code) {
     block_refs_free(shell->refs);
     shell->refs = NULL;
@@ -144,9 +166,37 @@ static int delete_run(struct garbage_job *job, char **run) {
   } else if (rc == ERR_CORRUPT) { /* by its whole id */
     job->err = ERR_NONE;
     rc = checkpoint_delete_run(shell->store, shell->refs, *run, &guard, &job->err);
+  } else if (rc == ERR_NOT_FOUND && job->sweep) { /* it never began, or was deleted before */
+    job->err = ERR_NONE;
+    rc = 0;
   }
   message_free(record);
   return rc;
+}
+
+/* The head first: without it nobody goes on with a log of which a part is gone. */
+static int delete_sweep(struct garbage_job *job) {
+  struct coordinator_service *shell = job->shell;
+  char term[LEASE_TERM_SIZE];
+  struct store_record guard = lease_guard(shell->term, term);
+  char *name = mem_printf("sweeps/%s/sweep", job->sweep);
+  store_delete_record(shell->store, name, &guard, &job->err);
+  free(name);
+  for (int i = 0; i < job->n_records && !job->err.code; i++) {
+    name = mem_printf("sweeps/%s/log/%020d", job->sweep, i);
+    store_delete_record(shell->store, name, &guard, &job->err);
+    free(name);
+  }
+  return job->err.code;
+}
+
+static void sweep_collected(struct garbage_job *job) {
+  struct shell_sweep *sweep = shell_find_sweep(job->shell, job->sweep);
+  if (!job->err.code)
+    shell_sweep_deleted(job->shell, job->sweep);
+  else if (sweep)
+    sweep->is_deleting = false;
+  free(job->sweep);
 }
 
 static void garbage_done(struct task *task) {
@@ -162,6 +212,8 @@ static void garbage_done(struct task *task) {
     shell_saves_deleted(shell, job->runs[i], is_deleted);
     free(job->runs[i]);
   }
+  if (job->sweep)
+    sweep_collected(job);
   if (job->call && job->err.code)
     rpc_call_finish(job->call, &job->err);
   else if (job->call)

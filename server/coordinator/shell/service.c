@@ -236,6 +236,8 @@ static const struct rpc_method training_methods[TRAINING_METHODS] = {
     {.id = RPC_COLLECT_GARBAGE, .on_message = shell_collect_garbage_on_message},
     {.id = RPC_LIST_SWEEPS, .on_message = shell_list_sweeps_on_message},
     {.id = RPC_GET_SWEEP, .on_message = shell_get_sweep_on_message},
+    {.id = RPC_EXTEND_SWEEP, .on_message = shell_extend_sweep_on_message},
+    {.id = RPC_DELETE_SWEEP, .on_message = shell_delete_sweep_on_message},
     {.id = RPC_STOP_SWEEP, .on_message = shell_stop_sweep_on_message},
     {.id = RPC_LIST_WORKERS, .on_message = shell_list_workers_on_message},
     {.id = RPC_DRAIN_WORKER, .on_message = shell_drain_worker_on_message},

@@ -46,7 +46,7 @@ struct members_save;
 struct saved_run;
 struct shell_sweep;
 
-enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 24, RUNS_LIVE_MAX = 500, RUN_ID_SIZE = 128 };
+enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 26, RUNS_LIVE_MAX = 500, RUN_ID_SIZE = 128 };
 
 /* The model of a run that is not over. */
 struct live_model {
@@ -273,6 +273,8 @@ void shell_sweeps_fini(struct coordinator_service *shell);
 /* sweep_calls.c */
 void shell_list_sweeps_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_get_sweep_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_extend_sweep_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_delete_sweep_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_stop_sweep_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 
 /* garbage.c; event loop */
@@ -283,5 +285,7 @@ void shell_refill(struct coordinator_service *shell);
 /* Deletes runs (ids, or prefixes of ids that the core does not know; taken) and all else that nothing refers
  * to; answers the call. */
 void shell_collect_garbage(struct coordinator_service *shell, struct rpc_call *call, char **runs, int n_runs);
+/* The same with a sweep that is over: the runs of its trials, of which some may be gone, then itself. */
+void shell_collect_sweep(struct coordinator_service *shell, struct rpc_call *call, struct shell_sweep *sweep);
 
 #endif

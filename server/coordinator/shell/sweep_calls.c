@@ -157,7 +157,7 @@ void shell_reply_sweep(struct coordinator_service *shell, struct rpc_call *call,
   arena_init(&arena);
   info_fill(sweep, &info);
   if (request->first_trial == 0) {
-    info.spec = sweep->head->spec;
+    info.spec = sweep->sweep->spec; /* with the budget that it has now */
     info.run_spec = sweep->head->run_spec;
   }
   add_progress(shell, sweep, &info, &arena);
@@ -200,6 +200,29 @@ static void stop_sweep(struct coordinator_service *shell, struct rpc_call *call,
     shell_wish_end(shell, call, sweep, "it was stopped");
 }
 
+static void extend_sweep(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  const Weir__ExtendSweepRequest *request = message;
+  const Weir__SweepBudget none = WEIR__SWEEP_BUDGET__INIT;
+  struct shell_sweep *sweep = find_sweep(shell, call, request->sweep);
+  if (sweep)
+    shell_wish_extension(shell, call, sweep, request->budget ? request->budget : &none);
+}
+
+static void delete_sweep(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  const Weir__SweepRequest *request = message;
+  struct shell_sweep *sweep = find_sweep(shell, call, request->sweep);
+  if (!sweep)
+    return;
+  if (sweep->is_deleting)
+    rpc_call_fail(call, ERR_BUSY, "sweep '%s' is being deleted", sweep->id);
+  else if (!sweep->sweep->end)
+    rpc_call_fail(call, ERR_INVALID, "sweep '%s' is not over: 'weir sweep stop' ends it", sweep->id);
+  else if (!sweep->is_settled || sweep->is_saving)
+    rpc_call_fail(call, ERR_BUSY, "the runs of sweep '%s' are ending: try again", sweep->id);
+  else
+    shell_collect_sweep(shell, call, sweep);
+}
+
 void shell_list_sweeps_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   shell_ask(call, message, bytes, list_sweeps);
 }
@@ -210,4 +233,12 @@ void shell_get_sweep_on_message(struct rpc_call *call, const void *message, stru
 
 void shell_stop_sweep_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   shell_ask(call, message, bytes, stop_sweep);
+}
+
+void shell_extend_sweep_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, extend_sweep);
+}
+
+void shell_delete_sweep_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, delete_sweep);
 }

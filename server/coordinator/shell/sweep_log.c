@@ -47,6 +47,10 @@ int sweep_open(Weir__SweepHead *head, struct shell_sweep **out, struct err *err)
 void sweep_add(struct shell_sweep *sweep, Weir__SweepRecord *record) {
   array_reserve((void **)&sweep->log, &sweep->log_capacity, sweep->n_log, sizeof *sweep->log);
   sweep->log[sweep->n_log++] = record;
+  for (; sweep->n_runs < sweep->sweep->n_trials; sweep->n_runs++) {
+    array_reserve((void **)&sweep->runs, &sweep->runs_capacity, sweep->n_runs, sizeof *sweep->runs);
+    sweep->runs[sweep->n_runs] = (struct trial_run){0};
+  }
 }
 
 void sweeps_free(struct shell_sweep *sweep) {
@@ -56,6 +60,7 @@ void sweeps_free(struct shell_sweep *sweep) {
       message_free(sweep->log[i]);
     free(sweep->log);
     free(sweep->runs);
+    message_free(sweep->extension);
     sweep_free(sweep->sweep);
     message_free(sweep->head);
     free(sweep->id);
@@ -69,7 +74,7 @@ void shell_sweep_save(struct coordinator_service *shell, struct shell_sweep *swe
   struct sweep_save *save;
   int n = sweep->n_log - sweep->n_written;
   if (sweep->is_saving || (sweep->is_head_written && n == 0 && !sweep->is_refused) ||
-      shell_now_ms() < sweep->retry_ms)
+      shell_now_ms() < sweep->retry_ms || sweep->is_deleting)
     return;
   save = mem_new(sizeof *save);
   *save = (struct sweep_save){.task.run = save_run,
@@ -226,8 +231,10 @@ static int read_log(struct store *store, struct shell_sweep *sweep, struct err *
     }
     if (rc)
       return rc;
-    sweep_add(sweep, record);
-    if (sweep_apply(sweep->sweep, record, err))
+    if (sweep_apply(sweep->sweep, record, err)) {
+      message_free(record);
       return err->code;
+    }
+    sweep_add(sweep, record);
   }
 }

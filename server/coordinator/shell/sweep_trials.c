@@ -21,13 +21,11 @@ static void trial_fork(struct coordinator_service *shell, struct shell_sweep *sw
 static void trial_go_on(struct coordinator_service *shell, struct shell_sweep *sweep,
                         const struct sweep_trial *trial, const char *id);
 static void run_mend(struct coordinator_service *shell, const char *id, const Weir__RunInfo *info);
+static bool run_revive(struct coordinator_service *shell, struct shell_sweep *sweep, int number,
+                       const Weir__RunInfo *info);
 
 bool shell_sweep_act(struct coordinator_service *shell, struct shell_sweep *sweep) {
   bool is_done = true;
-  for (; sweep->n_runs < sweep->sweep->n_trials; sweep->n_runs++) {
-    array_reserve((void **)&sweep->runs, &sweep->runs_capacity, sweep->n_runs, sizeof *sweep->runs);
-    sweep->runs[sweep->n_runs] = (struct trial_run){0};
-  }
   for (int i = 0; i < sweep->sweep->n_trials && !shell->is_stopping; i++) {
     const struct sweep_trial *trial = &sweep->sweep->trials[i];
     if (trial->state == SWEEP_TRIAL_RUNNING && !trial->is_known) {
@@ -118,6 +116,8 @@ static void trial_fork(struct coordinator_service *shell, struct shell_sweep *sw
     spec = NULL;
   } else if (is_there && info.state == WEIR__RUN_STATE__FAILED && !info.bad_input && !info.diverged) {
     run_mend(shell, parent, &info);
+  } else if (is_there && run_revive(shell, sweep, trial->parent, &info)) {
+    ; /* it stands there again before long */
   } else if (!is_there || coordinator_run_is_over(shell->core, parent)) {
     shell_sweep_tell(sweep, trial, &(struct sweep_outcome){.failure = "what it goes on from is gone"});
     sweep->is_due = true;
@@ -168,6 +168,8 @@ static void trial_go_on(struct coordinator_service *shell, struct shell_sweep *s
   bool is_last = trial->n_results == of->n_rungs - 1;
   Weir__RunInfo info;
   CHECK(coordinator_run_info(shell->core, id, shell_now_ms(), &info));
+  if (run_revive(shell, sweep, (int)trial->number, &info))
+    return;
   if (info.hold > 0 && (is_last || info.hold < rung)) {
     if (are_children_there(shell, sweep, trial))
       shell_step(shell,
@@ -184,4 +186,16 @@ static void run_mend(struct coordinator_service *shell, const char *id, const We
   shell_step(shell,
              &(struct coordinator_event){.kind = EVENT_RUN_RESUMED, .resumed = {id, info->checkpoint_step}});
   shell_fetch_model(shell, id);
+}
+
+/* One that ended with the sweep goes on from its checkpoint once the sweep is extended. */
+static bool run_revive(struct coordinator_service *shell, struct shell_sweep *sweep, int number,
+                       const Weir__RunInfo *info) {
+  if (!sweep->sweep->trials[number].is_revived || sweep->runs[number].is_resumed ||
+      info->state != WEIR__RUN_STATE__CANCELLED)
+    return false;
+  sweep->runs[number].is_resumed = true;
+  sweep->is_due = true;
+  run_mend(shell, info->run, info);
+  return true;
 }

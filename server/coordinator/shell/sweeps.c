@@ -28,6 +28,7 @@ static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *tri
 static void decide(struct coordinator_service *shell, struct shell_sweep *sweep);
 static void decision_make(struct task *task);
 static void decision_take(struct task *task);
+static void extension_take(struct coordinator_service *shell, struct shell_sweep *sweep);
 
 struct shell_sweep *shell_find_sweep(struct coordinator_service *shell, const char *id) {
   struct shell_sweep *sweep = shell->sweeps;
@@ -136,15 +137,16 @@ void shell_sweeps_fini(struct coordinator_service *shell) {
 
 /* The log first, then what it says. */
 static void sweep_turn(struct coordinator_service *shell, struct shell_sweep *sweep) {
-  const Weir__SweepBudget *budget = sweep->head->spec->budget;
+  const Weir__SweepBudget *budget = sweep->sweep->spec->budget;
+  int64_t from_ms = sweep->sweep->from_unix_ms;
   if (sweep->is_refused || !sweep->is_head_written) {
     shell_sweep_save(shell, sweep);
     return;
   }
   if (sweep->is_deciding)
     return; /* the turn comes when that is done */
-  if (budget->has_seconds &&
-      (double)(clock_unix_ms() - sweep->head->submitted_unix_ms) / 1e3 >= budget->seconds)
+  from_ms = from_ms ? from_ms : sweep->head->submitted_unix_ms;
+  if (budget->has_seconds && (double)(clock_unix_ms() - from_ms) / 1e3 >= budget->seconds)
     shell_sweep_end(shell, sweep, "budget.seconds have passed");
   observe(shell, sweep);
   if (!sweep->is_waiting && !sweep->sweep->end) {
@@ -218,6 +220,8 @@ static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *tri
     break;
   case WEIR__RUN_STATE__CANCELLED:
   case WEIR__RUN_STATE__STOPPED:
+    if (trial->is_revived && !sweep->runs[trial->number].is_resumed)
+      return; /* it ended with the sweep */
     outcome.failure = failure_of(info);
     break;
   default:
@@ -230,6 +234,46 @@ static void record_take(struct shell_sweep *sweep, Weir__SweepRecord *record) {
   struct err err = ERR_NONE;
   CHECK(sweep_apply(sweep->sweep, record, &err) == 0);
   sweep_add(sweep, record);
+}
+
+int shell_sweep_extend(struct coordinator_service *shell, struct shell_sweep *sweep,
+                       const Weir__SweepBudget *budget, struct err *err) {
+  Weir__SweepExtension extension = WEIR__SWEEP_EXTENSION__INIT;
+  Weir__SweepRecord record = WEIR__SWEEP_RECORD__INIT;
+  if (sweep->extension || sweep->is_deleting)
+    return err_set(err, ERR_BUSY, "sweep '%s' is being %s", sweep->id,
+                   sweep->is_deleting ? "deleted" : "extended");
+  if (sweep_check_extension(sweep->sweep, budget, err))
+    return err->code;
+  extension.budget = (Weir__SweepBudget *)budget;
+  extension.has_from_unix_ms = budget->has_seconds;
+  extension.from_unix_ms = clock_unix_ms();
+  record.extension = &extension;
+  sweep->extension = message_copy(&record);
+  if (!sweep->is_deciding)
+    extension_take(shell, sweep);
+  return 0;
+}
+
+/* It goes on, as a successor would. */
+static void extension_take(struct coordinator_service *shell, struct shell_sweep *sweep) {
+  record_take(sweep, sweep->extension);
+  sweep->extension = NULL;
+  sweep->n_extended = sweep->n_log;
+  sweep->end_asked = NULL;
+  sweep->is_settled = sweep->is_waiting = false;
+  sweep->is_due = true;
+  for (int i = 0; i < sweep->n_runs; i++)
+    sweep->runs[i].is_let_go = sweep->runs[i].is_resumed = false;
+  shell_sweep_save(shell, sweep);
+}
+
+void shell_sweep_deleted(struct coordinator_service *shell, const char *id) {
+  struct shell_sweep *sweep = shell_find_sweep(shell, id);
+  if (sweep) {
+    shell_release_model(shell, id);
+    sweep_forget(shell, sweep);
+  }
 }
 
 /* A searcher may take its time: the event loop does not wait for it. */
@@ -259,6 +303,8 @@ static void decision_take(struct task *task) {
     record_take(sweep, decision->record);
   if (sweep->end_asked && !decision->shell->is_stopping)
     shell_sweep_end(decision->shell, sweep, sweep->end_asked);
+  if (sweep->extension && !decision->shell->is_stopping)
+    extension_take(decision->shell, sweep);
   free(decision);
 }
 

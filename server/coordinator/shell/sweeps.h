@@ -11,6 +11,7 @@ struct trial_run {
   bool is_let_go;  /* the trial was stopped, and the run is over */
   bool is_forking; /* it is being made */
   bool is_refused; /* it was not: the trial's values cannot be used */
+  bool is_resumed; /* since the sweep was extended, by this coordinator */
 };
 
 /* A sweep and its log. Records are applied as they are decided; runs are made, held and ended by them only
@@ -25,14 +26,17 @@ struct shell_sweep {
   struct trial_run *runs; /* of trials 0, 1, ... */
   int n_runs, runs_capacity;
   bool is_head_written, is_saving;
-  uint32_t emptied;           /* how often the store has lost what it had */
-  uint64_t retry_ms;          /* not before */
-  bool is_due;                /* something has happened to its trials */
-  bool is_deciding;           /* the thread `searching` reads `sweep`, which nobody changes meanwhile */
-  bool is_waiting;            /* nothing was told since it had nothing to decide */
-  bool is_settled;            /* it has ended, and so have its trials' runs */
-  bool is_refused;            /* its client was told so: it is deleted */
-  const char *end_asked;      /* a reason to end it; NULL: there is none */
+  uint32_t emptied;             /* how often the store has lost what it had */
+  uint64_t retry_ms;            /* not before */
+  bool is_due;                  /* something has happened to its trials */
+  bool is_deciding;             /* the thread `searching` reads `sweep`, which nobody changes meanwhile */
+  bool is_waiting;              /* nothing was told since it had nothing to decide */
+  bool is_settled;              /* it has ended, and so have its trials' runs */
+  bool is_refused;              /* its client was told so: it is deleted */
+  const char *end_asked;        /* a reason to end it; NULL: there is none */
+  Weir__SweepRecord *extension; /* to be applied once that is decided; NULL: none */
+  int n_extended;               /* records of the log up to the last extension */
+  bool is_deleting;
   struct rpc_call *submitter; /* NULL: none waits */
   struct shell_sweep *next;
 };
@@ -47,6 +51,12 @@ void shell_sweep_begin(struct coordinator_service *shell, struct rpc_call *call,
 bool sweep_has_ended(const struct shell_sweep *sweep);
 /* Ends it, if it has not ended: at once, or when what is being decided is. reason: a literal. */
 void shell_sweep_end(struct coordinator_service *shell, struct shell_sweep *sweep, const char *reason);
+/* Gives it a larger budget: at once, or when what is being decided is. Errors: INVALID, naming the key. BUSY:
+   another waits. */
+int shell_sweep_extend(struct coordinator_service *shell, struct shell_sweep *sweep,
+                       const Weir__SweepBudget *budget, struct err *err);
+/* It is no longer in the store. */
+void shell_sweep_deleted(struct coordinator_service *shell, const char *id);
 /* The jobs have written what they were given, or could not. */
 void shell_sweep_saved(struct coordinator_service *shell, struct shell_sweep *sweep, const struct err *err);
 
@@ -67,6 +77,9 @@ void shell_reply_sweep(struct coordinator_service *shell, struct rpc_call *call,
                        const struct shell_sweep *sweep, const Weir__GetSweepRequest *request);
 
 /* wishes.c */
+/* Extends it, and answers the call once the store has that. */
+void shell_wish_extension(struct coordinator_service *shell, struct rpc_call *call, struct shell_sweep *sweep,
+                          const Weir__SweepBudget *budget);
 /* Ends it, and answers the call once the store has that. */
 void shell_wish_end(struct coordinator_service *shell, struct rpc_call *call, struct shell_sweep *sweep,
                     const char *reason);
@@ -76,7 +89,7 @@ void shell_wish_end(struct coordinator_service *shell, struct rpc_call *call, st
 void shell_sweep_save(struct coordinator_service *shell, struct shell_sweep *sweep);
 /* A sweep without records. Errors: INVALID; head is the caller's then. */
 int sweep_open(Weir__SweepHead *head, struct shell_sweep **out, struct err *err);
-void sweep_add(struct shell_sweep *sweep, Weir__SweepRecord *record); /* takes it */
+void sweep_add(struct shell_sweep *sweep, Weir__SweepRecord *record); /* one that was applied; takes it */
 void sweeps_free(struct shell_sweep *sweeps);                         /* and those behind it */
 /* All sweeps of the store; damaged ones are logged and left out. Blocks. Errors: the store's. */
 int sweeps_read(struct coordinator_service *shell, struct shell_sweep **sweeps, struct err *err);

@@ -13,6 +13,7 @@ enum { WISHES_MAX = 1024, WAIT_MS = 8000 };
 struct wish {
   struct rpc_call *call;
   char *run, *sweep; /* one of them; else NULL */
+  bool is_extension; /* of the sweep; else its end */
   uint64_t record;   /* the newest of the run that was to be saved then: it has what was wished */
   uint64_t until_ms;
   struct wish *next;
@@ -42,6 +43,17 @@ void shell_wish_end(struct coordinator_service *shell, struct rpc_call *call, st
     return;
   shell_sweep_end(shell, sweep, reason);
   wish_add(shell, &(struct wish){.call = call, .sweep = mem_strdup(sweep->id)});
+}
+
+void shell_wish_extension(struct coordinator_service *shell, struct rpc_call *call, struct shell_sweep *sweep,
+                          const Weir__SweepBudget *budget) {
+  struct err err = ERR_NONE;
+  if (!has_room(shell, call))
+    return;
+  if (shell_sweep_extend(shell, sweep, budget, &err))
+    rpc_call_finish(call, &err);
+  else
+    wish_add(shell, &(struct wish){.call = call, .sweep = mem_strdup(sweep->id), .is_extension = true});
 }
 
 static bool has_room(struct coordinator_service *shell, struct rpc_call *call) {
@@ -80,7 +92,8 @@ static enum save_state wish_state(struct coordinator_service *shell, const struc
   const struct shell_sweep *sweep = wish->sweep ? shell_find_sweep(shell, wish->sweep) : NULL;
   if (!wish->sweep)
     return shell_saves_state(shell, wish->run, wish->record);
-  if (!sweep || sweep_has_ended(sweep))
+  if (!sweep || (wish->is_extension ? !sweep->extension && sweep->n_written >= sweep->n_extended
+                                    : sweep_has_ended(sweep)))
     return SAVE_DONE;
   return shell_now_ms() < sweep->retry_ms ? SAVE_FAILED : SAVE_UNDER_WAY;
 }

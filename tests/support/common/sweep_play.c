@@ -40,18 +40,25 @@ static struct sweep *open_again(const char *text, const struct kept *kept) {
 }
 
 struct sweep *sweep_run_of(const struct sweep_play *play, struct kept *kept) {
-  struct sweep *sweep = sweep_of(play->text, NULL, 0);
-  uint64_t draws = 0;
   *kept = (struct kept){0};
+  return sweep_play_on(sweep_of(play->text, NULL, 0), play, kept);
+}
+
+void sweep_take(struct sweep *sweep, const Weir__SweepRecord *record, struct kept *kept) {
+  struct err err = ERR_NONE;
+  keep(kept, record);
+  assert_int_equal(sweep_apply(sweep, record, &err), 0);
+}
+
+struct sweep *sweep_play_on(struct sweep *sweep, const struct sweep_play *play, struct kept *kept) {
+  uint64_t draws = 0;
   for (;;) {
     Weir__SweepRecord *record;
-    struct err err = ERR_NONE;
     enum sweep_turn turn = sweep_next(sweep, &record);
     if (turn == SWEEP_OVER)
       return sweep;
     if (turn == SWEEP_DECIDED) {
-      keep(kept, record);
-      assert_int_equal(sweep_apply(sweep, record, &err), 0);
+      sweep_take(sweep, record, kept);
       message_free(record);
     } else { /* any trial that runs may be the next to tell */
       uint32_t at = (uint32_t)(random_bits(play->seed, draws++) % (uint64_t)sweep->n_trials);

@@ -27,4 +27,10 @@ struct sweep_play {
 /* Runs a sweep to its end. */
 struct sweep *sweep_run_of(const struct sweep_play *play, struct kept *kept);
 
+/* Applies a record, and keeps it. */
+void sweep_take(struct sweep *sweep, const Weir__SweepRecord *record, struct kept *kept);
+/* Runs one that is under way to its end. Takes it, and returns it or a
+   successor. */
+struct sweep *sweep_play_on(struct sweep *sweep, const struct sweep_play *play, struct kept *kept);
+
 #endif

@@ -259,6 +259,68 @@ static void a_trial_takes_its_samples_in_virtual_time(void **state) {
   sweep_free(sweep);
 }
 
+/* Of 12 trials, then of 27. */
+static struct sweep *extend(const char *text, uint64_t seed, bool is_killed, struct kept *kept) {
+  const struct sweep_play play = {text, outcome_of, seed, is_killed};
+  Weir__SweepBudget budget = WEIR__SWEEP_BUDGET__INIT;
+  Weir__SweepExtension extension = WEIR__SWEEP_EXTENSION__INIT;
+  Weir__SweepRecord record = WEIR__SWEEP_RECORD__INIT;
+  struct sweep *sweep = sweep_run_of(&play, kept);
+  assert_non_null(sweep->end);
+  budget.has_trials = true;
+  budget.trials = 27;
+  extension.budget = &budget;
+  record.extension = &extension;
+  sweep_take(sweep, &record, kept);
+  assert_null(sweep->end);
+  return sweep_play_on(sweep, &play, kept);
+}
+
+static void an_extended_sweep_goes_on_with_trials_that_waited(void **state) {
+  const char *was = strstr(sweep_asha_text, "27");
+  char *text = mem_printf("%.*s12%s", (int)(was - sweep_asha_text), sweep_asha_text, was + 2);
+  struct kept first, other;
+  struct sweep *sweep = extend(text, 1, false, &first);
+  int n_late = 0;
+  (void)state;
+  assert_int_equal(sweep->n_trials, 27);
+  for (int i = 0; i < 12; i++)
+    n_late += sweep->trials[i].is_revived && sweep->trials[i].n_results > 1;
+  assert_true(n_late > 0);
+  assert_string_equal(sweep->end, "nothing is left to do");
+  sweep_free(sweep);
+  sweep_free(extend(text, 2, true, &other));
+  assert_same(&first, &other);
+  kept_free(&first);
+  kept_free(&other);
+  free(text);
+}
+
+static void assert_not_extended(const char *setting, Weir__SweepBudget budget, const char *expected) {
+  struct sweep *sweep = sweep_of(sweep_asha_text, &setting, 1);
+  struct err err = ERR_NONE;
+  if (sweep_check_extension(sweep, &budget, &err) == 0 || !strstr(err.text, expected))
+    fail_msg("%s: '%s' lacks '%s'", setting, err.text, expected);
+  sweep_free(sweep);
+}
+
+static void a_budget_that_is_not_larger_is_refused(void **state) {
+  Weir__SweepBudget trials = WEIR__SWEEP_BUDGET__INIT, steps = trials, seconds = trials;
+  (void)state;
+  trials.has_trials = steps.has_steps = seconds.has_seconds = true;
+  trials.trials = 27;
+  steps.steps = 500;
+  seconds.seconds = -1;
+  assert_not_extended("budget.trials=27", trials, "budget.trials: 27 is not above the 27 of before");
+  assert_not_extended("budget.trials=27", steps, "budget.steps: the sweep has no such bound");
+  assert_not_extended("budget.steps=500", steps, "budget.steps: 500 is not above the 500 of before");
+  assert_not_extended("budget.seconds=5", seconds, "budget.seconds: it must be above 0");
+  trials.trials = 30;
+  assert_not_extended("schedule.name=halving", trials, "budget.trials: with schedule 'halving'");
+  trials.has_trials = false;
+  assert_not_extended("budget.trials=27", trials, "budget: give ");
+}
+
 static void many_bad_inputs_end_a_sweep(void **state) {
   struct sweep *sweep = sweep_of(sweep_asha_text, NULL, 0);
   Weir__SweepRecord *record;
@@ -361,6 +423,8 @@ int main(void) {
       cmocka_unit_test(median_stops_the_worse_half),
       cmocka_unit_test(a_trial_takes_its_samples_in_virtual_time),
       cmocka_unit_test(a_trial_begins_when_a_place_is_free_in_virtual_time),
+      cmocka_unit_test(an_extended_sweep_goes_on_with_trials_that_waited),
+      cmocka_unit_test(a_budget_that_is_not_larger_is_refused),
       cmocka_unit_test(many_bad_inputs_end_a_sweep),
       cmocka_unit_test(records_that_cannot_follow_are_refused),
       cmocka_unit_test(a_trials_spec_is_the_base_with_its_values),

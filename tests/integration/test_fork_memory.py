@@ -1,6 +1,7 @@
 """Forks of runs that stand in the memory of servers: their blocks are referred to there, and not read from the store. To
 the bit they are what a fork that reads the store is, whatever becomes of either run."""
 import re
+import signal
 
 from gate import Gate
 from harness import Folder, main, read_metrics, wait_for
@@ -173,6 +174,44 @@ def test_whatever_becomes_of_a_held_run_its_fork_is_what_it_was():
                 worker.__exit__()
         fresh = forks.end(forks.submit(forks.spec(ADAM), f"eval.at=[{STANDS}]"))
         assert fresh["weights"] == expected
+
+
+def test_deaths_while_a_fork_is_loaded_change_no_bit():
+    """One of its servers has loaded it, and the other stands still."""
+    def server_dies(forks, _):
+        forks.cluster.servers[1][0].__exit__()
+        forks.cluster.restart_server(1)
+
+    def coordinator_dies(forks, _):
+        forks.cluster.coordinator.__exit__()
+        forks.cluster.start_coordinator()
+        forks.cluster.servers[1][0].send(signal.SIGCONT)
+
+    def parent_is_cancelled(forks, run):
+        forks.ask("cancel", run)
+        forks.cluster.servers[1][0].send(signal.SIGCONT)
+
+    def parent_goes_on(forks, run):
+        forks.ask("set", run, "train.hold=null")
+        forks.cluster.servers[1][0].send(signal.SIGCONT)
+        forks.end(run)
+
+    with Folder() as folder, Standing(folder) as forks:
+        expected = forks.end(forks.submit(forks.spec(ADAM), f"eval.at=[{STANDS}]"))["weights"]
+        forks.cluster.gate = None
+        for death in (server_dies, coordinator_dies, parent_is_cancelled, parent_goes_on):
+            run = forks.hold(ADAM)
+            worker = forks.cluster.add_worker(options=("--label", f"fork={death.__name__}"))
+            wait_for(lambda: len(forks.cluster.json("workers")) == 2, "its worker")
+            forks.cluster.servers[1][0].send(signal.SIGSTOP)
+            fork = forks.fork(f"{run}@{STANDS}", *APART, f"workers.require={{fork: {death.__name__}}}")
+            wait_for(lambda: forks.restored(fork)[0], "the first server to load the fork")
+            assert not forks.restored(fork)[1]
+            death(forks, run)
+            assert forks.end(fork)["weights"] == expected, death.__name__
+            if forks.status(run)["state"] == "held":
+                forks.ask("cancel", run)
+            worker.__exit__()
 
 
 def test_servers_that_die_take_both_back_to_the_checkpoint():

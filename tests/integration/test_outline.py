@@ -106,5 +106,35 @@ def test_a_worker_holds_no_file_beside_its_weights():
         assert 4 * weights < more < 5.3 * weights, f"{more / weights:.2f} times the weights"
 
 
+def present_bytes(process):
+    with open(f"/proc/{process.child.pid}/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS:"))
+
+
+def test_runs_of_one_model_have_it_in_memory_once():
+    if "san-" in BUILD:
+        raise Skip("sanitizers keep what is freed")
+    runs, hidden = 16, 4096
+    size = (784 + 10) * hidden * 4
+    with Folder() as folder:
+        weir("model", "mlp", "--input", "1,28,28", "--hidden", hidden, "--classes", 10, "-o", folder.file("mlp.onnx"))
+        spec = write_spec(folder, "many")
+        with Cluster(folder, servers=0, workers=0) as cluster:
+            weir("submit", spec, "--coordinator", cluster.address)
+            first = present_bytes(cluster.coordinator)
+            for _ in range(runs):
+                weir("submit", spec, "--coordinator", cluster.address)
+            assert present_bytes(cluster.coordinator) - first < runs / 2 * size, "each submission keeps the model"
+            blocks = folder.file("store/blocks")
+            stored = sum(os.path.getsize(os.path.join(path, name)) for path, _, names in os.walk(blocks) for name in names)
+            assert size < stored < 1.5 * size, stored / size
+            cluster.coordinator.__exit__()
+            cluster.start_coordinator()
+            assert len(cluster.json("runs")) == runs + 1
+            weir("export", cluster.json("runs")[-1]["run"], "--step", 0, "-o", folder.file("newest.onnx"), "--coordinator",
+                 cluster.address)
+            assert present_bytes(cluster.coordinator) < first + runs / 2 * size, "each run reads the model"
+
+
 if __name__ == "__main__":
     main(globals())

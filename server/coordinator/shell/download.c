@@ -21,6 +21,8 @@ struct download {
   struct buffer *blob;
   struct run_model *model; /* of a model for ourselves */
   struct err err;          /* likewise */
+  bool is_shared;          /* likewise: other runs wait for it, too */
+  struct download *next;   /* in shell->fetches */
 };
 
 static void download_run(struct task *task);
@@ -159,12 +161,26 @@ void shell_send_weights(struct coordinator_service *shell, struct rpc_call *call
           .shell = shell, .call = call, .run = mem_strdup(run), .step = step, .is_average = is_average});
 }
 
+/* NULL: nobody reads it. */
+static struct download *find_fetch(struct coordinator_service *shell, const char *key) {
+  struct download *fetch = shell->fetches;
+  while (fetch && strcmp(fetch->model_sha256, key))
+    fetch = fetch->next;
+  return fetch;
+}
+
 void shell_fetch_model(struct coordinator_service *shell, const char *run) {
-  if (!coordinator_run_is_over(shell->core, run) && !shell_find_model(shell, run))
-    download_start(shell,
-                   &(struct download){.shell = shell,
-                                      .run = mem_strdup(run),
-                                      .model_sha256 = mem_strdup(coordinator_run_model(shell->core, run))});
+  const char *key = coordinator_run_model(shell->core, run);
+  struct download *fetch;
+  if (coordinator_run_is_over(shell->core, run) || shell_find_model(shell, run) ||
+      shell_share_model(shell, run, key))
+    return;
+  fetch = find_fetch(shell, key);
+  if (fetch)
+    fetch->is_shared = true;
+  else
+    download_start(
+        shell, &(struct download){.shell = shell, .run = mem_strdup(run), .model_sha256 = mem_strdup(key)});
 }
 
 void shell_fetch_models(struct coordinator_service *shell) {
@@ -184,9 +200,11 @@ static void download_start(struct coordinator_service *shell, const struct downl
   struct download *copy = mem_new(sizeof *copy);
   *copy = *download;
   copy->task.run = download_run;
-  if (!copy->call)
-    task_post(shell->slow, &copy->task); /* one a run that is not over */
-  else if (!task_offer(shell->slow, &copy->task)) {
+  if (!copy->call) {
+    copy->next = shell->fetches;
+    shell->fetches = copy;
+    task_post(shell->slow, &copy->task); /* one a model of runs that are not over */
+  } else if (!task_offer(shell->slow, &copy->task)) {
     rpc_call_fail(copy->call, ERR_BUSY, "too many downloads and submissions wait");
     download_free(copy);
   }
@@ -264,8 +282,12 @@ static void model_fetched(struct task *task) {
   bool is_needed = shell->core && !coordinator_run_is_over(shell->core, download->run) &&
                    !shell_find_model(shell, download->run);
   bool is_lost = download->err.code == ERR_NOT_FOUND || download->err.code == ERR_CORRUPT;
+  struct download **at = &shell->fetches;
+  while (*at != download)
+    at = &(*at)->next;
+  *at = download->next;
   if (is_needed && download->model) {
-    shell_keep_model(shell, download->run, run_model_get(download->model));
+    shell_keep_model(shell, download->run, download->model_sha256, run_model_get(download->model));
     if (shell->was_emptied) /* perhaps after this was read */
       shell_refill(shell);
   } else if (is_needed && is_lost)
@@ -273,5 +295,7 @@ static void model_fetched(struct task *task) {
                                                   .model_lost = {download->run, download->err.text}});
   else if (is_needed)
     shell->fetch_ms = shell_now_ms() + FETCH_RETRY_MS;
+  if (download->is_shared && shell->core && !shell->fetch_ms)
+    shell_fetch_models(shell);
   download_free(download);
 }

@@ -290,7 +290,7 @@ static void run_queue(struct forking *forking) {
   info.incarnation = info.written_bytes = 0;
   info.weights_sha256 = "";
   if (live)
-    shell_keep_model(shell, forking->id, run_model_get(live->model));
+    shell_keep_model(shell, forking->id, record->model_sha256, run_model_get(live->model));
   shell_saves_await_fork(shell, forking->call, base, &reply);
   shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_SUBMITTED, .submission = &submission});
   shell_fetch_model(shell, forking->id); /* where the parent is over */

@@ -45,6 +45,11 @@ void shell_refill(struct coordinator_service *shell) {
   *job = (struct refill_job){.task.run = refill_job_run, .shell = shell};
   memcpy(job->identity, shell->identity, sizeof job->identity);
   for (struct live_model *model = shell->models; model; model = model->next) {
+    int other = 0;
+    while (other < job->n_models && job->models[other] != model->model)
+      other++;
+    if (other < job->n_models)
+      continue;
     array_reserve((void **)&job->models, &capacity, job->n_models, sizeof *job->models);
     job->models[job->n_models++] = run_model_get(model->model);
   }

@@ -189,10 +189,28 @@ struct live_model *shell_find_model(struct coordinator_service *shell, const cha
   return model;
 }
 
-void shell_keep_model(struct coordinator_service *shell, const char *run, struct run_model *model) {
+static void model_add(struct coordinator_service *shell, const char *run, const char *key,
+                      struct run_model *model) {
   struct live_model *live = mem_new(sizeof *live);
-  *live = (struct live_model){mem_strdup(run), model, shell->models};
+  *live = (struct live_model){mem_strdup(run), mem_strdup(key), model, shell->models};
   shell->models = live;
+}
+
+bool shell_share_model(struct coordinator_service *shell, const char *run, const char *key) {
+  const struct live_model *other = shell->models;
+  while (other && strcmp(other->key, key))
+    other = other->next;
+  if (other)
+    model_add(shell, run, key, run_model_get(other->model));
+  return other != NULL;
+}
+
+void shell_keep_model(struct coordinator_service *shell, const char *run, const char *key,
+                      struct run_model *model) {
+  if (shell_share_model(shell, run, key))
+    run_model_put(model);
+  else
+    model_add(shell, run, key, model);
 }
 
 void shell_release_model(struct coordinator_service *shell, const char *run) {
@@ -204,6 +222,7 @@ void shell_release_model(struct coordinator_service *shell, const char *run) {
   *at = model->next;
   run_model_put(model->model);
   free(model->run);
+  free(model->key);
   free(model);
 }
 

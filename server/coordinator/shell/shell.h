@@ -48,9 +48,9 @@ struct shell_sweep;
 
 enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 26, RUNS_LIVE_MAX = 500, RUN_ID_SIZE = 128 };
 
-/* The model of a run that is not over. */
+/* The model of a run that is not over. Those of one key are the same one. */
 struct live_model {
-  char *run;
+  char *run, *key; /* key: in the store */
   struct run_model *model;
   struct live_model *next;
 };
@@ -97,6 +97,7 @@ struct coordinator_service {
   struct fork_wait *fork_waits; /* calls that wait for checkpoints */
   int n_fork_waits;
   struct live_model *models;
+  struct download *fetches; /* models that are being read for runs */
   struct saved_run *saves;
   struct members_save *members;
   struct drop_job *drops; /* to be tried again */
@@ -114,8 +115,11 @@ uint64_t shell_now_ms(void);
 /* Passes an event to the core and carries out its actions. Not to be called by an action. */
 void shell_step(struct coordinator_service *shell, const struct coordinator_event *event);
 struct live_model *shell_find_model(struct coordinator_service *shell, const char *run);
-void shell_keep_model(struct coordinator_service *shell, const char *run,
-                      struct run_model *model); /* takes it */
+/* The run has that model from now on, or the one of this key that another has. Takes it. */
+void shell_keep_model(struct coordinator_service *shell, const char *run, const char *key,
+                      struct run_model *model);
+/* Likewise, if another has one of this key. False: none has. */
+bool shell_share_model(struct coordinator_service *shell, const char *run, const char *key);
 void shell_release_model(struct coordinator_service *shell, const char *run);
 /* Finds the run that a request names, or fails the call. NULL: failed. */
 const char *shell_find_run(struct coordinator_service *shell, struct rpc_call *call, const char *prefix);
@@ -210,8 +214,8 @@ void shell_send_pieces(struct coordinator_service *shell, struct rpc_call *call,
                        const Weir__PiecesRequest *request);
 void shell_send_weights(struct coordinator_service *shell, struct rpc_call *call, const char *run,
                         uint64_t step, bool is_average);
-/* Reads the model of a run that is not over from the store, unless it is in memory, and keeps it. Asks until
-   the store answers. The core is told if the model is lost. */
+/* Reads the model of a run that is not over from the store, unless it is in memory, and keeps it: once for
+   all runs that have it. Asks until the store answers. The core is told if the model is lost. */
 void shell_fetch_model(struct coordinator_service *shell, const char *run);
 void shell_fetch_models(struct coordinator_service *shell); /* of all runs that are not over */
 

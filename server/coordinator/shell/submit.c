@@ -304,7 +304,7 @@ static void run_queue(struct upload *upload) {
   struct coordinator_event event = {.kind = EVENT_RUN_SUBMITTED, .submission = &submission};
   if (*submission.outline_sha256)
     submission.outline_bytes = upload->model->outline->size_bytes;
-  shell_keep_model(shell, upload->id, run_model_get(upload->model));
+  shell_keep_model(shell, upload->id, upload->model_sha256, run_model_get(upload->model));
   shell_saves_await(shell, upload->id, upload->call, upload->model);
   shell_step(shell, &event);
 }

@@ -92,7 +92,7 @@ static void trial_begin(struct coordinator_service *shell, struct shell_sweep *s
                                       .sweep = sweep->id,
                                       .trial = trial->number};
   if (live)
-    shell_keep_model(shell, id, run_model_get(live->model));
+    shell_keep_model(shell, id, head->model_sha256, run_model_get(live->model));
   shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_SUBMITTED, .submission = &submission});
   shell_fetch_model(shell, id); /* where this coordinator is not the one that the sweep was sent to */
   spec_free(spec);

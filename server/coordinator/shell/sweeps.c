@@ -54,7 +54,7 @@ void shell_sweep_begin(struct coordinator_service *shell, struct rpc_call *call,
   sweep->submitter = call;
   sweep->next = shell->sweeps;
   shell->sweeps = sweep;
-  shell_keep_model(shell, sweep->id, run_model_get(model));
+  shell_keep_model(shell, sweep->id, head->model_sha256, run_model_get(model));
   log_event(LOG_INFO, "coordinator", "sweep_submitted", "sweep=%s search=%s schedule=%s concurrency=%" PRIu32,
             sweep->id, head->spec->search->name, head->spec->schedule->name, head->spec->concurrency);
   shell_sweep_save(shell, sweep);

@@ -376,6 +376,11 @@ def kill_the_rest():
         process.__exit__()
 
 
+def cpu_seconds():
+    """Of this program, and of all that it started and waited for."""
+    return sum(os.times()[:4])
+
+
 def main(names):
     tests = [(name, value) for name, value in names.items() if name.startswith("test_") and callable(value)]
     only = sys.argv[1:]
@@ -384,12 +389,13 @@ def main(names):
     failed = 0
     for number, (name, test) in enumerate(tests, 1):
         label = name[len("test_"):]
-        began = time.monotonic()
+        began, cpu_began = time.monotonic(), cpu_seconds()
         try:
             if DEVICE == "cuda":
                 skip_unless_gpu()
             test()
-            print(f"ok {number} - {label} ({time.monotonic() - began:.1f} s)", flush=True)
+            spent = cpu_seconds() - cpu_began
+            print(f"ok {number} - {label} ({time.monotonic() - began:.1f} s, {spent:.1f} s of CPU)", flush=True)
         except Skip as reason:
             print(f"ok {number} - {label} # SKIP {reason}", flush=True)
         except Exception:  # a test may fail in any way; the run goes on

@@ -221,7 +221,7 @@ def test_simulated_gpus_reduce_by_nccl_and_cpus_stay_outside():
     """tests/simulation/cuda in the place of the GPUs and of NCCL: what is ours is tried, not what is NVIDIA's."""
     environment = simulated_gpus()
     with Runs() as runs, Cluster(runs.folder, servers=1, workers=0) as cluster:
-        model = runs.folder.model("mlp", "--hidden", "300")  # a simulated GPU is slow
+        model = runs.folder.model("mlp", "--hidden", "120")  # a simulated GPU is slow
         for number in range(2):
             cluster.add_worker(options=("--device", f"cuda:{number}"), env=environment)
         hashes, gradients = [], []
@@ -255,7 +255,7 @@ def test_weights_go_to_gpus_of_a_group_once():
     """Each from one member's host memory, however many members and devices there are; not from each one's."""
     environment = simulated_gpus(devices=4, tell=1)
     with Runs() as runs:
-        model = runs.folder.model("mlp", "--hidden", "300")
+        model = runs.folder.model("mlp", "--hidden", "120")
         hashes, up = [], []
         for collective in ("none", "nccl"):
             with Folder() as folder, Cluster(folder, servers=1, workers=0) as cluster:
@@ -277,16 +277,16 @@ def test_gpus_of_a_group_that_die_and_come_change_no_bit():
     with Runs() as runs, Cluster(runs.folder, servers=1, workers=0, gate=Gate(runs.folder)) as cluster:
         model = runs.folder.model("mlp", "--hidden", "30")
         calm = runs.folder.file("calm-gpu.jsonl")
-        weir("train", runs.spec(4, 48, "none", model=model), "--device", "cuda", "--out", calm + ".out", "--metrics",
+        weir("train", runs.spec(4, 30, "none", model=model), "--device", "cuda", "--out", calm + ".out", "--metrics",
              calm, env=environment)
         for number in range(3):
             cluster.add_worker(options=("--device", f"cuda:{number}"), env=environment)
-        cluster.gate.stop_at(12)
-        client, metrics = runs.follow(cluster, runs.spec(4, 48, "nccl", workers=3, model=model), "dying")
+        cluster.gate.stop_at(6)
+        client, metrics = runs.follow(cluster, runs.spec(4, 30, "nccl", workers=3, model=model), "dying")
         with client:
             for victim in (0, 1):  # each has some of the weights to give
-                step = max(newest_step(metrics), 0) + 6
-                cluster.gate.stop_at(step + 6)
+                step = max(newest_step(metrics), 0) + 4
+                cluster.gate.stop_at(step + 4)
                 wait_for(lambda step=step: newest_step(metrics) >= step, "steps")
                 cluster.workers[victim].send(signal.SIGKILL)
                 worker = cluster.add_worker(options=("--device", f"cuda:{victim}"), env=environment)

@@ -1,6 +1,7 @@
 """Runs that take turns on a worker: how long a hand-over takes, what the turns cost beside one run alone, and how evenly the
-time is shared; and how long a run takes from its submission to its first step, where the worker has its program and data
-loaded for another run, where it has not, and beside a run of lower priority."""
+time is shared. Runs beside each other on a worker, each with some of its executors: what they compute together. And how long a
+run takes from its submission to its first step, where the worker has its program and data loaded for another run, where it has
+not, beside a run of lower priority, and beside one that goes on."""
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from harness import Cluster, Folder, Process, program, read_metrics, wait_for, w
 IS_QUICK = bool(os.environ.get("WEIR_BENCH_QUICK"))
 SHARED_SECONDS, ALONE_SECONDS, STARTS = (40, 4, 2) if IS_QUICK else (60, 15, 9)
 WEIGHTS = (1, 3)
+SEAT_THREADS, SEAT_SECONDS = 4, 4 if IS_QUICK else 30
 FOR_EVER = 10000000  # steps
 MODEL = ("lenet", "--channels", "32,64", "--hidden", "128", "--batch-norm", "--seed", "1")
 
@@ -60,6 +62,13 @@ def spans_of(timeline):
     return sorted((event["ts"] / 1e6, (event["ts"] + event["dur"]) / 1e6, event["tid"]) for event in events)
 
 
+def rate(runs, seconds):
+    """Steps a second of all of them together."""
+    steps, begin = sum(run.step() for run in runs), time.monotonic()
+    time.sleep(seconds)
+    return (sum(run.step() for run in runs) - steps) / (time.monotonic() - begin)
+
+
 def share(folder, spec, weights):
     """Two runs on a worker of one thread: (seconds of each hand-over, their steps a second together beside one run's alone,
     the second's part of the worker's time)."""
@@ -68,14 +77,10 @@ def share(folder, spec, weights):
         worker = cluster.add_worker(1, options=("--trace", timeline))
         first = Run(folder, cluster, spec, "first", f"workers.weight={weights[0]}")
         wait_for(first.step, "steps")
-        alone, begin = first.step(), time.monotonic()
-        time.sleep(ALONE_SECONDS)
-        rate = (first.step() - alone) / (time.monotonic() - begin)
+        alone = rate((first,), ALONE_SECONDS)
         second = Run(folder, cluster, spec, "second", f"workers.weight={weights[1]}")
         wait_for(second.step, "steps of the second")
-        steps, begin = first.step() + second.step(), time.monotonic()
-        time.sleep(SHARED_SECONDS)
-        shared = (first.step() + second.step() - steps) / (time.monotonic() - begin)
+        shared = rate((first, second), SHARED_SECONDS)
         first.end()
         second.end()
         worker.send(signal.SIGTERM)
@@ -86,7 +91,38 @@ def share(folder, spec, weights):
     window = [span for span in spans if last - SHARED_SECONDS <= span[0]]
     busy = sum(end - begin for begin, end, _ in window)
     of_first = sum(end - begin for begin, end, thread in window if thread == spans[0][2])
-    return gaps[1:], shared / rate, 1 - of_first / busy  # the first one loads the second run
+    return gaps[1:], shared / alone, 1 - of_first / busy  # the first one loads the second run
+
+
+def beside(folder, spec, microbatches):
+    """Two runs of so many microbatches beside each other on a worker of several threads: their steps a second together by one's
+    alone. Turns would make it 1 at most."""
+    with new_cluster(folder, 0) as cluster:
+        cluster.add_worker(SEAT_THREADS)
+        first = Run(folder, cluster, spec, "first", f"train.microbatches={microbatches}")
+        wait_for(first.step, "steps")
+        alone = rate((first,), SEAT_SECONDS)
+        second = Run(folder, cluster, spec, "second", f"train.microbatches={microbatches}")
+        wait_for(second.step, "steps of the second")
+        together = rate((first, second), SEAT_SECONDS)
+        first.end()
+        second.end()
+    return together / alone
+
+
+def starts_beside(folder, spec):
+    """Runs come and go beside one that goes on, each loaded anew: seconds from submission to the first step."""
+    come = []
+    with new_cluster(folder, 0) as cluster:
+        cluster.add_worker(SEAT_THREADS)
+        first = Run(folder, cluster, spec, "first")
+        wait_for(first.step, "steps")
+        for number in range(STARTS):
+            other = Run(folder, cluster, spec, f"other-{number}", f"train.seed={number + 2}")
+            come.append(other.seconds_to_first_step())
+            other.end()
+        first.end()
+    return come
 
 
 def starts(folder, spec):
@@ -135,6 +171,10 @@ def main():
             print(f"  weights {weights[0]} and {weights[1]}: {len(gaps)} hand-overs, median {1000 * statistics.median(gaps):.0f} ms "
                   f"(most {1000 * max(gaps):.0f}); steps a second of both by one's alone {cost:.2f}; the second has "
                   f"{100 * part:.1f} % of the time (by weight {100 * weights[1] / sum(weights):.0f} %)", flush=True)
+        for microbatches in (2, 8):
+            print(f"  two runs of {microbatches} microbatches beside each other on a worker of {SEAT_THREADS} threads, {SEAT_SECONDS} s: "
+                  f"steps a second of both by one's alone {beside(folder, spec, microbatches):.2f}", flush=True)
+        print(f"  from submission to the first step, beside a run that goes on: {middle(starts_beside(folder, spec))}", flush=True)
         for kind, seconds in starts(folder, spec).items():
             print(f"  from submission to the first step, {kind} than the run before: {middle(seconds)}", flush=True)
         come, gone = urgent(folder, spec)

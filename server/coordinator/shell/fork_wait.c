@@ -51,10 +51,15 @@ static void explain_step(struct coordinator_service *shell, const char *parent, 
   if (info.steps > 0 && step > info.steps)
     err_set(err, ERR_NOT_FOUND, "run '%s' has %" PRIu64 " steps: there is no step %" PRIu64, parent,
             info.steps, step);
+  else if (info.state == WEIR__RUN_STATE__HELD && step > info.step)
+    err_set(err, ERR_NOT_FOUND,
+            "run '%s' is held at step %" PRIu64 ": fork it there, or raise its hold first ('weir set %s "
+            "train.hold=%" PRIu64 "')",
+            parent, info.step, parent, step);
   else if (!coordinator_run_is_over(shell->core, parent) && step > info.step)
     err_set(err, ERR_NOT_FOUND,
             "run '%s' has come to step %" PRIu64 ", not yet to %" PRIu64
-            ": fork it once 'weir checkpoints %s' lists that one, if its checkpoint.every_steps has it made",
+            ": a fork begins with a checkpoint, and 'weir checkpoints %s' lists those that are there",
             parent, info.step, step, parent);
 }
 

@@ -146,6 +146,9 @@ static void a_fork_of_a_held_run_waits_for_the_checkpoint_there(void **state) {
     rpc_reader_close(asked[i]);
   }
   assert_int_equal(count_runs(f), 3);
+  request.step = 3;
+  assert_int_equal(fork_run(f, &request, &reply, &err), ERR_NOT_FOUND);
+  assert_non_null(strstr(err.text, "is held at step 2: fork it there, or raise its hold first"));
   rpc_reader_close(server);
   rpc_reader_close(worker);
   free(id);

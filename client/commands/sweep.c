@@ -26,6 +26,9 @@ static int dry_run(const struct sweep_submission *submission, struct err *err) {
     return err->code;
   printf("%u trials at a time, of %u microbatches each: at most %u executors help\n", spec->concurrency,
          base->train->microbatches, spec->concurrency * base->train->microbatches);
+  if (sweep->is_by_arrival)
+    printf("order: arrival: the trials depend on which results come first, so another time they will be "
+           "others\n");
   printf("the first trials:\n");
   while (!err->code && sweep_next(sweep, &record) == SWEEP_DECIDED) {
     const Weir__SweepSuggestion *suggestion = record->suggestion;

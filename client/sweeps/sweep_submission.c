@@ -7,12 +7,18 @@
 #include "common/sweep/sweep_spec.h"
 #include "model/model.h"
 
-/* Whether the model has what the objective's metric is made of. */
-static int check_model(const struct sweep_submission *sweep, struct err *err) {
+/* Whether the model has what a metric is made of. */
+static int check_metric(const struct sweep_submission *sweep, const char *key, const char *metric,
+                        struct err *err) {
+  Weir__SweepObjective objective = *sweep->spec->objective;
+  Weir__SweepSpec by_metric = *sweep->spec;
   const struct submission *submission = &sweep->submission;
   const Weir__TrainSpec *train = submission->spec->train;
-  Weir__RunSpec *spec = sweep_model_spec(sweep->spec, submission->spec);
+  Weir__RunSpec *spec;
   struct model *model = NULL;
+  objective.metric = (char *)metric;
+  by_metric.objective = &objective;
+  spec = sweep_model_spec(&by_metric, submission->spec);
   if (submission->pieces.read)
     err_set(err, ERR_UNSUPPORTED, "%s: a sweep's model is one file, without external data",
             submission->model_path);
@@ -21,10 +27,17 @@ static int check_model(const struct sweep_submission *sweep, struct err *err) {
                                              .spec = spec,
                                              .samples = train->batch / train->microbatches},
                       &model, err))
-    err_prefix(err, "objective.metric");
+    err_prefix(err, "%s", key);
   model_close(model);
   spec_free(spec);
   return err->code;
+}
+
+static int check_model(const struct sweep_submission *sweep, struct err *err) {
+  const Weir__SweepConstraint *constraint = sweep->spec->constraint;
+  if (check_metric(sweep, "objective.metric", sweep->spec->objective->metric, err) || !constraint)
+    return err->code;
+  return check_metric(sweep, "constraint.metric", constraint->metric, err);
 }
 
 int sweep_submission_load(struct sweep_submission *sweep, const struct spec_source *source, struct err *err) {

@@ -134,11 +134,13 @@ const Weir__SweepTrial *sweep_find_trial(const Weir__SweepInfo *info, uint32_t n
   return NULL;
 }
 
-/* Who has come further first, then by the value there. */
+/* Who has come further first, then by the value there; those that failed last. */
 static int compare(const void *a, const void *b) {
   const struct ranking *left = a, *right = b;
   const Weir__SweepTrial *x = left->trial, *y = right->trial;
   size_t n = x->n_results;
+  if (!*x->failure != !*y->failure)
+    return *x->failure ? 1 : -1;
   if (n != y->n_results)
     return n < y->n_results ? 1 : -1;
   if (n > 0 && x->results[n - 1] != y->results[n - 1])

@@ -55,21 +55,29 @@ void sweep_view_update(struct sweep_view *view, const Weir__SweepInfo *info, dou
   }
 }
 
+/* Steps that the trial has begun and not made. */
+static double steps_ahead(const Weir__SweepInfo *info, const Weir__SweepTrial *trial) {
+  double from = (double)sweep_steps_at(info, trial->n_results);
+  double to = (double)sweep_steps_at(info, trial->n_results + 1), at = from;
+  for (size_t i = 0; i < info->n_progress; i++)
+    if (info->progress[i]->trial == trial->number)
+      at = (double)info->progress[i]->step;
+  return to - fmin(fmax(at, from), to);
+}
+
 double sweep_done(const Weir__SweepInfo *info) {
   bool has_rungs = info->spec->schedule->n_rungs > 0;
-  double done = 0;
-  for (size_t i = 0; i < info->n_trials; i++)
-    done += has_rungs ? (double)sweep_steps_at(info, info->trials[i]->n_results)
-                      : strcmp(info->trials[i]->state, "running") != 0;
-  for (size_t i = 0; i < info->n_progress; i++) {
-    const Weir__SweepProgress *progress = info->progress[i];
-    const Weir__SweepTrial *trial = sweep_find_trial(info, progress->trial);
-    uint64_t from = trial ? sweep_steps_at(info, trial->n_results) : 0;
-    if (trial && has_rungs)
-      done += progress->step > from ? (double)(progress->step - from) : 0;
-    else if (trial && progress->steps > 0)
-      done += (double)progress->step / (double)progress->steps;
+  double done = has_rungs ? (double)info->begun_steps : 0;
+  for (size_t i = 0; i < info->n_trials; i++) {
+    bool is_running = strcmp(info->trials[i]->state, "running") == 0;
+    if (has_rungs && is_running)
+      done -= steps_ahead(info, info->trials[i]);
+    else if (!has_rungs && !is_running)
+      done++;
   }
+  for (size_t i = 0; i < info->n_progress && !has_rungs; i++)
+    if (info->progress[i]->steps > 0)
+      done += (double)info->progress[i]->step / (double)info->progress[i]->steps;
   return done;
 }
 

@@ -42,6 +42,7 @@ int sweep_new(const Weir__SweepSpec *spec, const Weir__RunSpec *base, struct swe
   sweep->spec = message_copy(spec);
   sweep->base = message_copy(base);
   sweep->is_max = strcmp(spec->objective->goal, "max") == 0;
+  sweep->is_by_arrival = strcmp(spec->order, "arrival") == 0;
   sweep->n_rungs = schedule->n_rungs ? (int)schedule->n_rungs : 1;
   for (size_t i = 0; i < schedule->n_rungs; i++)
     sweep->rungs[i] = schedule->rungs[i];
@@ -258,28 +259,51 @@ static Weir__SweepRecord *suggest(const struct sweep *sweep) {
   return record;
 }
 
-/* The trial whose result is the next in virtual time; NULL: none runs. */
+/* Whether the result of a is to be decided upon before that of b, which has the higher number. */
+static bool comes_before(const struct sweep *sweep, const struct sweep_trial *a,
+                         const struct sweep_trial *b) {
+  if (!sweep->is_by_arrival)
+    return a->end <= b->end;
+  return a->is_known && (!b->is_known || a->told < b->told);
+}
+
+/* The trial whose result is the next; NULL: none runs. */
 static const struct sweep_trial *find_earliest(const struct sweep *sweep) {
   const struct sweep_trial *earliest = NULL;
   for (int i = 0; i < sweep->n_trials; i++) {
     const struct sweep_trial *trial = &sweep->trials[i];
-    if (trial->state == SWEEP_TRIAL_RUNNING && (!earliest || trial->end < earliest->end))
+    if (trial->state == SWEEP_TRIAL_RUNNING && (!earliest || !comes_before(sweep, earliest, trial)))
       earliest = trial;
   }
   return earliest;
 }
 
+/* Why a trial that has come to its end does not count; NULL: it does. */
+static const char *constraint_failure(const struct sweep *sweep, double value) {
+  const Weir__SweepConstraint *constraint = sweep->spec->constraint;
+  if (constraint->has_max && !(value <= constraint->max))
+    return "it does not meet the constraint: above max";
+  return constraint->has_min && !(value >= constraint->min) ? "it does not meet the constraint: below min"
+                                                            : NULL;
+}
+
 void sweep_tell(struct sweep *sweep, uint32_t number, int rung, const struct sweep_outcome *outcome) {
   struct sweep_trial *trial = number < (uint32_t)sweep->n_trials ? &sweep->trials[number] : NULL;
+  const char *failure = outcome->failure;
   char text[TEXT_NUMBER_SIZE];
   if (!trial || trial->state != SWEEP_TRIAL_RUNNING || rung != trial->n_results || trial->is_known)
     return;
   trial->is_known = true;
-  if (!outcome->failure && isfinite(outcome->value)) {
-    trial->known = mem_strdup(text_number(outcome->value, text));
-  } else {
-    trial->known_failure = mem_strdup(outcome->failure ? outcome->failure : "its value is not finite");
+  trial->told = sweep->n_told++;
+  if (!failure && !isfinite(outcome->value))
+    failure = "its value is not finite";
+  if (!failure && sweep->spec->constraint && rung == sweep->n_rungs - 1)
+    failure = constraint_failure(sweep, outcome->bounded);
+  if (failure) {
+    trial->known_failure = mem_strdup(failure);
     trial->known_bad_input = outcome->is_bad_input;
+  } else {
+    trial->known = mem_strdup(text_number(outcome->value, text));
   }
 }
 
@@ -293,8 +317,9 @@ const struct sweep_trial *sweep_best(const struct sweep *sweep) {
   for (int i = 0; i < sweep->n_trials; i++) {
     const struct sweep_trial *trial = &sweep->trials[i];
     int n = trial->n_results;
-    if (n > 0 && (!best || n > best->n_results ||
-                  (n == best->n_results && trial->results[n - 1].value < best->results[n - 1].value)))
+    if (n > 0 && trial->state != SWEEP_TRIAL_FAILED &&
+        (!best || n > best->n_results ||
+         (n == best->n_results && trial->results[n - 1].value < best->results[n - 1].value)))
       best = trial;
   }
   return best;

@@ -4,6 +4,7 @@
    Decisions depend on the order in which results come, so they are taken in virtual time, as if `concurrency`
    executors of one speed computed one trial each: a trial takes its samples. A result that comes early waits
    until everything that ends before it in virtual time is known. So a log has the same bytes on any cluster.
+   With `order: arrival` results are decided upon as they come: no trial waits, and the log is that order.
  */
 #ifndef WEIR_COMMON_SWEEP_SWEEP_H
 #define WEIR_COMMON_SWEEP_SWEEP_H
@@ -26,6 +27,7 @@ enum sweep_trial_state {
 /* What became of a trial that ran to a rung. */
 struct sweep_outcome {
   double value;        /* of the objective */
+  double bounded;      /* of the constraint's metric, where there is a constraint */
   const char *failure; /* in its place: why there is none, in words that any cluster would say; else NULL */
   bool is_bad_input;   /* with failure: the trial's values cannot be used */
 };
@@ -48,6 +50,7 @@ struct sweep_trial {
   double cost;   /* in virtual time, of a step; of the whole trial where there are no rungs */
   double end;    /* in virtual time, of what it computes now */
   bool is_known; /* what became of that was told, and is not in the log yet: */
+  uint64_t told; /* as the so-manieth thing that was told */
   char *known;   /* the value's text; NULL: it has failed */
   char *known_failure;
   bool known_bad_input;
@@ -65,6 +68,8 @@ struct sweep {
   int n_trials, capacity;
   int n_running;
   double now;           /* virtual */
+  bool is_by_arrival;   /* order: arrival */
+  uint64_t n_told;      /* outcomes */
   uint64_t begun_steps; /* of all trials, those that run included */
   uint64_t n_records;   /* in the log */
   int64_t from_unix_ms; /* since when budget.seconds count; 0: since it was submitted */
@@ -93,7 +98,8 @@ int sweep_apply(struct sweep *sweep, const Weir__SweepRecord *record, struct err
 int sweep_check_extension(const struct sweep *sweep, const Weir__SweepBudget *budget, struct err *err);
 
 /* Tells what became of the trial that runs to a rung (trial->n_results). Others, and what was told before,
-   are ignored. A value that is not finite is a failure. */
+   are ignored. A value that is not finite is a failure, and so is, at the last rung, one that does not meet
+   the constraint. */
 void sweep_tell(struct sweep *sweep, uint32_t trial, int rung, const struct sweep_outcome *outcome);
 
 /* The spec of a trial's run: the base with the trial's values, held at its next rung. *out is checked, and
@@ -101,8 +107,8 @@ void sweep_tell(struct sweep *sweep, uint32_t trial, int rung, const struct swee
 int sweep_trial_spec(const struct sweep *sweep, const struct sweep_trial *trial, Weir__RunSpec **out,
                      struct err *err);
 
-/* The trial that is best so far: among those that have come furthest, the one with the best value there.
-   NULL: none has a result. */
+/* The trial that is best so far: among those that have come furthest and have not failed, the one with the
+   best value there. NULL: none has a result. */
 const struct sweep_trial *sweep_best(const struct sweep *sweep);
 double sweep_value(const struct sweep *sweep, const struct sweep_trial *trial,
                    int rung);                               /* of the objective */

@@ -73,14 +73,37 @@ static void give_defaults(Weir__SweepSpec *spec) {
   }
 }
 
+static int check_constraint(const Weir__SweepConstraint *constraint, struct err *err) {
+  if (!constraint)
+    return 0;
+  if (!constraint->metric)
+    return err_set(err, ERR_INVALID, "constraint.metric: it is not given");
+  if (!constraint->has_min && !constraint->has_max)
+    return err_set(err, ERR_INVALID, "constraint: give min, max or both");
+  if ((constraint->has_min && !isfinite(constraint->min)) ||
+      (constraint->has_max && !isfinite(constraint->max)))
+    return err_set(err, ERR_INVALID, "constraint: min and max are numbers");
+  if (constraint->has_min && constraint->has_max && constraint->min > constraint->max)
+    return err_set(err, ERR_INVALID, "constraint.min: %g is above constraint.max, %g", constraint->min,
+                   constraint->max);
+  return 0;
+}
+
 int sweep_spec_check(Weir__SweepSpec *spec, struct err *err) {
   if (check_name(spec->name, err))
     return err->code;
   give_defaults(spec);
   if (strcmp(spec->objective->goal, "min") != 0 && strcmp(spec->objective->goal, "max") != 0)
     return err_set(err, ERR_INVALID, "objective.goal: '%.60s' is neither min nor max", spec->objective->goal);
-  if (strcmp(spec->order, "virtual") != 0)
-    return err_set(err, ERR_INVALID, "order: '%.60s' is not known (known: virtual)", spec->order);
+  if (spec->n_objectives > 0)
+    return err_set(
+        err, ERR_INVALID,
+        "objectives: a sweep has one objective, by which its schedule and its searcher rank trials: "
+        "name it as objective, and bound another metric by constraint");
+  if (strcmp(spec->order, "virtual") != 0 && strcmp(spec->order, "arrival") != 0)
+    return err_set(err, ERR_INVALID, "order: '%.60s' is not known (known: virtual, arrival)", spec->order);
+  if (check_constraint(spec->constraint, err))
+    return err->code;
   if (spec->concurrency == 0 || spec->concurrency > SWEEP_CONCURRENCY_MAX)
     return err_set(err, ERR_INVALID, "concurrency: %u is not from 1 to %d", spec->concurrency,
                    SWEEP_CONCURRENCY_MAX);
@@ -182,24 +205,29 @@ int sweep_point(const Weir__SweepSpec *spec, const struct space *space, int i, d
                  i);
 }
 
-Weir__RunSpec *sweep_model_spec(const Weir__SweepSpec *spec, const Weir__RunSpec *base) {
+static Weir__RunSpec *spec_keeping_best(const Weir__RunSpec *base, const char *metric) {
   Weir__RunSpec *copy = spec_copy(base);
   if (!copy->checkpoint) {
     copy->checkpoint = mem_new(sizeof *copy->checkpoint);
     weir__checkpoint_spec__init(copy->checkpoint);
   }
   free(copy->checkpoint->keep_best);
-  copy->checkpoint->keep_best = mem_strdup(spec->objective->metric);
+  copy->checkpoint->keep_best = mem_strdup(metric);
   return copy;
 }
 
-/* A metric of the objective is one that checkpoint.keep_best may be. */
-static int check_objective(const Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err) {
+Weir__RunSpec *sweep_model_spec(const Weir__SweepSpec *spec, const Weir__RunSpec *base) {
+  return spec_keeping_best(base, spec->objective->metric);
+}
+
+/* Whether a metric is one that checkpoint.keep_best may be. */
+static int check_metric(const char *key_of_it, const char *metric, const Weir__RunSpec *base,
+                        struct err *err) {
   static const char key[] = "checkpoint.keep_best: ";
-  Weir__RunSpec *copy = sweep_model_spec(spec, base);
+  Weir__RunSpec *copy = spec_keeping_best(base, metric);
   if (spec_check(copy, err) && strncmp(err->text, key, sizeof key - 1) == 0) {
     char *why = mem_strdup(err->text + sizeof key - 1);
-    err_set(err, ERR_INVALID, "objective.metric: %s", why);
+    err_set(err, ERR_INVALID, "%s: %s", key_of_it, why);
     free(why);
   }
   spec_free(copy);
@@ -222,7 +250,9 @@ static int check_own(const Weir__SweepSpec *spec, const Weir__RunSpec *base, str
 int sweep_spec_check_base(Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err) {
   bool forks = scheduler_find(spec)->exploit != NULL;
   struct space *space;
-  if (make_rungs(spec, base, err) || check_own(spec, base, err) || check_objective(spec, base, err) ||
+  if (make_rungs(spec, base, err) || check_own(spec, base, err) ||
+      check_metric("objective.metric", spec->objective->metric, base, err) ||
+      (spec->constraint && check_metric("constraint.metric", spec->constraint->metric, base, err)) ||
       space_make(spec, &space, err))
     return err->code;
   for (int i = 0; i < space->n && !err->code; i++)

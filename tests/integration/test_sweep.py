@@ -168,6 +168,35 @@ def test_a_stop_that_was_answered_outlives_the_coordinator():
             assert sweep.info()["end"] == "it was stopped"
 
 
+def test_results_are_decided_upon_as_they_come_where_the_order_is_arrival():
+    with Folder() as folder, Cluster(folder, workers=2) as cluster:
+        path = write_sweep(folder)
+        assert "order: arrival: the trials depend on" in weir("sweep", path, "order=arrival", "--dry-run").stdout
+        sweep = Sweep(cluster, path, "order=arrival")
+        wait_for(lambda: len(sweep.info()["records"]) >= 5, "5 records")
+        cluster.coordinator.send(signal.SIGKILL)
+        cluster.coordinator.wait()
+        cluster.start_coordinator()
+        info = sweep.ends()
+        assert info["end"] == "nothing is left to do" and info["begun"] == 6 and info["has_best"], info
+        results = [record["result"] for record in info["records"] if "result" in record]
+        assert len(results) == sum(len(trial["results"]) for trial in info["trials"])
+
+
+def test_trials_that_do_not_meet_the_constraint_have_failed():
+    with Folder() as folder, Cluster(folder) as cluster:
+        path = write_sweep(folder, schedule="{name: none}", trials=4)
+        losses = {trial["number"]: cluster.json("status", trial["run"])["eval_loss"]
+                  for trial in Sweep(cluster, path).ends()["trials"]}
+        bound = sorted(losses.values())[1]
+        info = Sweep(cluster, path, f"constraint={{metric: loss, max: {bound + 1e-9}}}").ends()
+        for trial in info["trials"]:
+            fits = losses[trial["number"]] <= bound
+            assert (trial["state"], trial["failure"]) == \
+                (("done", "") if fits else ("failed", "it does not meet the constraint: above max")), trial
+        assert info["failed"] == 2 and losses[info["best"]] <= bound
+
+
 def test_a_terminal_shows_it_live():
     with Folder() as folder, Cluster(folder) as cluster:
         sweep = Sweep(cluster, write_sweep(folder, trials=500))
@@ -249,7 +278,11 @@ def test_bad_input_is_refused_before_anything_starts():
         for setting, text in (("search.name=ranom", "search.name"), ("concurrency=0", "concurrency"),
                               ("objective.metric=f1", "objective.metric"), ("spec=none.yaml", "none.yaml"),
                               ("space={train.optimizer.lr: [a]}", "space.train.optimizer.lr: with"),
-                              ("schedule={name: asha}", "schedule.rungs"), ("budget=null", "budget")):
+                              ("schedule={name: asha}", "schedule.rungs"), ("budget=null", "budget"),
+                              ("order=random", "known: virtual, arrival"), ("constraint={max: 1}", "constraint.metric"),
+                              ("constraint={metric: f1, max: 1}", "constraint.metric"),
+                              ("constraint={metric: loss}", "constraint: give min, max or both"),
+                              ("objectives=[{metric: loss}, {metric: accuracy}]", "objectives: a sweep has one")):
             error = weir("sweep", path, setting, "--out", folder.file("out"), status=2).stderr
             assert error.count("\n") == 1 and text in error, error
         assert not os.path.exists(folder.file("out"))
@@ -258,6 +291,10 @@ def test_bad_input_is_refused_before_anything_starts():
         assert "none.yaml: No such file" in weir("sweep", "none.yaml", status=2).stderr
         shown = weir("sweep", path, "--dry-run").stdout
         assert "at most 6 executors help" in shown and shown.count("train.optimizer.lr=") == 3, shown
+        with open(path, "a") as file:
+            file.write("objectives: [{metric: loss}]\n")
+        lines = sum(1 for _ in open(path))
+        assert f"sweep.yaml:{lines}: objectives: " in weir("sweep", path, "--dry-run", status=2).stderr
 
 
 if __name__ == "__main__":

@@ -175,8 +175,8 @@ static void observe(struct coordinator_service *shell, struct shell_sweep *sweep
   }
 }
 
-static double objective_value(const struct shell_sweep *sweep, const Weir__RunInfo *info) {
-  const char *metric = sweep->head->spec->objective->metric;
+/* Of its newest evaluation. */
+static double metric_value(const Weir__RunInfo *info, const char *metric) {
   if (strcmp(metric, "loss") == 0)
     return info->eval_loss;
   if (strcmp(metric, "accuracy") == 0)
@@ -202,6 +202,7 @@ static const char *failure_of(const Weir__RunInfo *info) {
 
 static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *trial, const Weir__RunInfo *info,
                         bool is_evaluated) {
+  const Weir__SweepSpec *spec = sweep->head->spec;
   struct sweep_outcome outcome = {0};
   uint64_t rung = sweep->sweep->rungs[trial->n_results];
   bool is_last = trial->n_results == sweep->sweep->n_rungs - 1;
@@ -210,7 +211,8 @@ static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *tri
   case WEIR__RUN_STATE__HELD:
     if (!is_evaluated || (info->state == WEIR__RUN_STATE__HELD ? info->step != rung : !is_last))
       return;
-    outcome.value = objective_value(sweep, info);
+    outcome.value = metric_value(info, spec->objective->metric);
+    outcome.bounded = spec->constraint ? metric_value(info, spec->constraint->metric) : NAN;
     break;
   case WEIR__RUN_STATE__FAILED:
     if (!info->bad_input && !info->diverged)

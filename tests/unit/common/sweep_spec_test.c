@@ -48,7 +48,13 @@ static void what_a_spec_says_wrongly_is_named_by_key(void **state) {
   assert_refused("budget={steps: 9}", "budget.steps: 9 steps do not reach the first rung, at step 10");
   assert_refused("budget={seconds: -1}", "budget.seconds: ");
   assert_refused("concurrency=0", "concurrency: ");
-  assert_refused("order=arrival", "order: ");
+  assert_refused("order=random", "order: ");
+  assert_refused("objectives=[{metric: loss}]", "objectives: a sweep has one objective");
+  assert_refused("constraint={max: 1}", "constraint.metric: ");
+  assert_refused("constraint={metric: acuracy, max: 1}", "constraint.metric: 'acuracy'");
+  assert_refused("constraint={metric: loss}", "constraint: ");
+  assert_refused("constraint={metric: loss, max: .nan}", "constraint.max: ");
+  assert_refused("constraint={metric: loss, min: 2, max: 1}", "constraint.min: ");
   assert_refused("objective={metric: acuracy}", "objective.metric: 'acuracy'");
   assert_refused("objective={goal: best}", "objective.goal: ");
   assert_refused("points=[{train.batch: 32}]", "points[0]");

@@ -16,7 +16,7 @@ enum { TRIALS_LEAST = 8, BAR_WIDTH = 14 };
 static size_t count_at(const Weir__SweepInfo *info, size_t rung) {
   size_t n = 0;
   for (size_t i = 0; i < info->n_trials; i++)
-    n += info->trials[i]->n_results > rung;
+    n += sweep_came_to(info->trials[i], rung);
   return n;
 }
 
@@ -55,7 +55,7 @@ static int collect(const struct sweep_importance *own, size_t rung, double *x, d
   int n = 0;
   for (size_t i = info->n_trials; i-- > 0 && n < IMPORTANCE_SAMPLES_MAX && !err->code;) {
     const Weir__SweepTrial *trial = info->trials[i];
-    if (trial->n_results <= rung || place(own->space, trial, x + n * own->space->n, err))
+    if (!sweep_came_to(trial, rung) || place(own->space, trial, x + n * own->space->n, err))
       continue;
     y[n++] = trial->results[rung];
   }

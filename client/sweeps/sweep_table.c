@@ -30,6 +30,10 @@ uint64_t sweep_steps_at(const Weir__SweepInfo *info, size_t n_results) {
   return schedule->rungs[n_results > schedule->n_rungs ? schedule->n_rungs - 1 : n_results - 1];
 }
 
+bool sweep_came_to(const Weir__SweepTrial *trial, size_t rung) {
+  return rung < trial->n_results && !(trial->has_parent && rung <= trial->parent_rung);
+}
+
 const char *sweep_number(double value, char text[OUTPUT_TEXT_MAX]) {
   if (isfinite(value) && value != 0 && fabs(value) < 0.01)
     snprintf(text, OUTPUT_TEXT_MAX, "%.3g", value);
@@ -175,7 +179,7 @@ struct columns {
   size_t n_rungs; /* with a column each; 0: one for where the trial stands */
   const Weir__Dimension *varying[TABLE_COLUMNS_MAX];
   int n_varying;
-  bool has_failures;
+  bool has_failures, has_forks;
   struct arena arena;
 };
 
@@ -199,8 +203,12 @@ static void columns_init(struct columns *columns, const Weir__SweepInfo *info) {
   metric = upper(&columns->arena, metric_of(info));
   for (size_t i = 0; i < info->n_trials; i++)
     columns->has_failures |= *info->trials[i]->failure != '\0';
+  for (size_t i = 0; i < info->n_trials; i++)
+    columns->has_forks |= info->trials[i]->has_parent;
   column_add(columns, ">TRIAL");
   column_add(columns, "STATE");
+  if (columns->has_forks)
+    column_add(columns, ">FROM");
   for (size_t r = 0; r < columns->n_rungs; r++)
     column_add(columns, arena_printf(&columns->arena, ">%s@%" PRIu64, r ? "" : metric, schedule->rungs[r]));
   if (columns->n_rungs == 0 && schedule->n_rungs > 0)
@@ -226,6 +234,8 @@ static void columns_fill(struct columns *columns, const Weir__SweepInfo *info,
   columns->n = 0;
   column_add(columns, arena_printf(&columns->arena, "%u", trial->number));
   column_add(columns, trial->state);
+  if (columns->has_forks)
+    column_add(columns, trial->has_parent ? arena_printf(&columns->arena, "%u", trial->parent) : "");
   for (size_t r = 0; r < columns->n_rungs; r++)
     column_add(columns, number_text(columns, trial, r));
   if (columns->n_rungs == 0 && info->spec->schedule->n_rungs > 0)
@@ -284,7 +294,7 @@ void sweep_print_csv(FILE *file, const Weir__SweepInfo *info) {
     fprintf(file, ",%s@%" PRIu64, metric, schedule->rungs[r]);
   for (size_t d = 0; d < info->spec->n_space; d++)
     print_field(file, info->spec->space[d]->path, false);
-  fprintf(file, ",failure\n");
+  fprintf(file, ",failure,parent,parent_step\n");
   for (size_t i = 0; i < info->n_trials; i++) {
     const Weir__SweepTrial *trial = ranking[i].trial;
     fprintf(file, "%u,%s,%s,", trial->number, trial->run, trial->state);
@@ -298,7 +308,10 @@ void sweep_print_csv(FILE *file, const Weir__SweepInfo *info) {
       print_field(file, value ? value : "", false);
     }
     print_field(file, trial->failure, false);
-    fputc('\n', file);
+    if (trial->has_parent)
+      fprintf(file, ",%u,%" PRIu64 "\n", trial->parent, sweep_steps_at(info, trial->parent_rung + 1));
+    else
+      fputs(",,\n", file);
   }
   free(ranking);
 }

@@ -30,6 +30,8 @@ const Weir__SweepTrial *sweep_find_trial(const Weir__SweepInfo *info, uint32_t n
 bool sweep_is_max(const Weir__SweepInfo *info); /* the objective's goal */
 /* The step at which a trial has its result of so many, the first being 1; 0: that is not known. */
 uint64_t sweep_steps_at(const Weir__SweepInfo *info, size_t n_results);
+/* Whether the trial came to that rung itself: of a fork the first results are its parent's. */
+bool sweep_came_to(const Weir__SweepTrial *trial, size_t rung);
 const char *sweep_number(double value, char text[OUTPUT_TEXT_MAX]); /* four digits: "0.8512", "0.000123" */
 
 /* A line on the sweep, a line on the best trial, and a row for each trial, the best first: its results by

@@ -203,7 +203,7 @@ static void print_rungs(FILE *file, const Weir__SweepInfo *info) {
     for (size_t i = 0; i < info->n_trials; i++) {
       const Weir__SweepTrial *trial = info->trials[i];
       on_the_way += trial->n_results == r && strcmp(trial->state, "running") == 0;
-      if (trial->n_results <= r)
+      if (!sweep_came_to(trial, r))
         continue;
       value = is_max ? fmax(value, trial->results[r]) : fmin(value, trial->results[r]);
       n++;

@@ -314,10 +314,40 @@ static void csv_has_all_values_and_quotes_what_has_commas(void **state) {
   add_trial(info, "failed", "train.optimizer.betas=say\"so\" train.batch=32", 0, NULL);
   text = printed(info, sweep_print_csv);
   assert_string_equal(text, "trial,run,state,step,accuracy,accuracy@10,accuracy@30,accuracy@90,train."
-                            "optimizer.betas,train.batch,failure\n"
-                            "0,search-abcdef-0000,stopped,10,0.1,0.1,,,\"[0.9,0.99]\",32,\n"
-                            "1,search-abcdef-0000,failed,,,,,,\"say\"\"so\"\"\",32,\n");
+                            "optimizer.betas,train.batch,failure,parent,parent_step\n"
+                            "0,search-abcdef-0000,stopped,10,0.1,0.1,,,\"[0.9,0.99]\",32,,,\n"
+                            "1,search-abcdef-0000,failed,,,,,,\"say\"\"so\"\"\",32,,,\n");
   free(text);
+  message_free(info);
+}
+
+static void forks_say_what_they_come_from_and_count_at_their_own_rungs(void **state) {
+  struct live live = {.lines = 40, .style = {.width = 100}};
+  Weir__SweepInfo *info = make_info(space);
+  Weir__SweepTrial *fork;
+  struct sweep_view view;
+  char *text;
+  (void)state;
+  add_trial(info, "stopped", "train.optimizer.lr=0.1 train.batch=32", RESULTS(0.5, 0.75));
+  fork = add_trial(info, "waiting", "train.optimizer.lr=0.2 train.batch=32", RESULTS(0.5, 0.875));
+  fork->has_parent = true;
+  fork->parent = 0;
+  fork->parent_rung = 0;
+  text = printed(info, sweep_print);
+  assert_has(text, "TRIAL  STATE    FROM  ACCURACY@10     @30  @90   lr\n"
+                   "    1  waiting     0       0.5000  0.8750       0.2\n"
+                   "    0  stopped             0.5000  0.7500       0.1\n");
+  free(text);
+  text = printed(info, sweep_print_csv);
+  assert_has(text, "1,search-abcdef-0000,waiting,30,0.875,0.5,0.875,,0.2,,32,,0,10\n");
+  free(text);
+  sweep_view_init(&view);
+  sweep_view_update(&view, info, 1);
+  text = view_text(&view, info, &live);
+  assert_has(text, "  10       1           0  0.5000\n"
+                   "  30       2           0  0.8750\n");
+  free(text);
+  sweep_view_fini(&view);
   message_free(info);
 }
 
@@ -332,6 +362,7 @@ int main(void) {
       cmocka_unit_test(the_table_has_the_best_first_and_only_what_varies),
       cmocka_unit_test(names_are_whole_where_their_last_parts_are_alike),
       cmocka_unit_test(csv_has_all_values_and_quotes_what_has_commas),
+      cmocka_unit_test(forks_say_what_they_come_from_and_count_at_their_own_rungs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

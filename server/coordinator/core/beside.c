@@ -49,12 +49,11 @@ bool beside_may_join(const struct run *run, const struct member *worker) {
 /* Its microbatches are spread over its workers, by their executors. */
 struct deal_seat beside_demand(const struct run *run, const struct member *worker) {
   struct deal_seat seat = {line_priority(run), run->spec->workers->weight, UINT32_MAX};
-  uint64_t microbatches = run->spec->train->microbatches, all = 0;
+  const struct seat *own = coordinator_seat_of(worker, run);
+  uint64_t microbatches = run->spec->train->microbatches, all = run->claim.all;
   if (line_only_evaluates(run) || has_stages(run))
     return seat;
-  for (int i = 0; i < run->n_seats; i++)
-    all += run->seats[i]->worker == worker ? 0 : run->seats[i]->worker->executors;
-  all += worker->executors;
+  all += own && all >= worker->executors ? 0 : worker->executors;
   seat.useful = (uint32_t)((microbatches * worker->executors + all - 1) / all);
   return seat;
 }
@@ -264,9 +263,13 @@ static void deal(const struct coordinator *coordinator, struct member *worker) {
   struct deal_seat demands[SEATS_MAX];
   uint32_t dealt[SEATS_MAX];
   int n = 0;
+  if (worker->n_seats == 1) {
+    set_executors(worker->seats[0], worker->executors);
+    return;
+  }
   for (int i = 0; i < worker->n_seats; i++) {
     struct seat *seat = worker->seats[i];
-    if ((seat->state == SEAT_LOADING || seat->state == SEAT_LEAVING) && worker->n_seats > 1)
+    if (seat->state == SEAT_LOADING || seat->state == SEAT_LEAVING)
       continue;
     demands[n] = beside_demand(seat->run, worker);
     seats[n++] = seat;

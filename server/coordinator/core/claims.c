@@ -88,6 +88,7 @@ static void find_workers(struct coordinator *coordinator, struct claims *claims)
       seat->run->claim.held++;
       seat->run->claim.owned += at == 0;
       seat->run->claim.executors += seat->executors;
+      seat->run->claim.all += member->executors;
     }
   }
 }

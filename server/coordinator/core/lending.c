@@ -60,6 +60,7 @@ void lending_take_back(struct coordinator *coordinator, struct seat *seat, const
   }
   if (lending_is_held(coordinator, seat)) {
     lender->claim.held--;
+    lender->claim.all -= seat->worker->executors;
     lender->claim.owned -= !seat->is_lent && seat == seat->worker->seats[0];
   }
   log_event(LOG_INFO, "coordinator", "worker_taken", "run=%s id=%s reason=\"%s\"", lender->id,

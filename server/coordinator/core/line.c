@@ -55,6 +55,20 @@ static void end_turn(struct coordinator *coordinator, struct run *run) {
   }
 }
 
+/* All of its priority have some executors, some beside others: a turn would only move them about. */
+static bool are_all_seated(const struct coordinator *coordinator, const struct run *run) {
+  bool is_any_beside = false;
+  for (int i = 0; i < coordinator->n_runs; i++) {
+    const struct run *other = coordinator->runs[i];
+    if (!other->claim.is_made || line_priority(other) != line_priority(run))
+      continue;
+    if (other->claim.held == 0)
+      return false;
+    is_any_beside |= other->claim.owned == 0;
+  }
+  return is_any_beside;
+}
+
 void line_count_turns(struct coordinator *coordinator) {
   uint64_t passed_ms = coordinator->now_ms - coordinator->weighed_ms;
   coordinator->weighed_ms = coordinator->now_ms;
@@ -66,7 +80,8 @@ void line_count_turns(struct coordinator *coordinator) {
       run->turn.is_in_line = false;
     else if (!run->turn.is_in_line)
       turn_join(&run->turn, line_of(coordinator, line_priority(run)).used);
-    else if (claim->held > 0 && turn_is_over(&run->turn, coordinator->now_ms))
+    else if (claim->held > 0 && turn_is_over(&run->turn, coordinator->now_ms) &&
+             !are_all_seated(coordinator, run))
       end_turn(coordinator, run);
   }
 }

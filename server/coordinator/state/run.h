@@ -64,7 +64,8 @@ struct claim {
   uint32_t left;      /* for it, by those that are served before */
   uint32_t held;      /* that load or follow it, or compute for it, */
   uint32_t owned;     /* so many of them as its own, */
-  uint32_t executors; /* and their executors that are for it */
+  uint32_t executors; /* and their executors that are for it, */
+  uint64_t all;       /* of so many that these workers have */
   uint32_t reserved;  /* that it is about to be given, */
   uint32_t granted;   /* so many of them as its own */
   uint32_t mates;     /* runs with which it takes turns, once it has begun */

@@ -1,6 +1,7 @@
 /* A worker computes several runs at the same time: whom it has a seat for, and what each is dealt. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -8,9 +9,12 @@
 #include <cmocka.h>
 
 #include "common/base/log.h"
+#include "common/base/message.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/messages/info.h"
+#include "tests/support/coordinator/core_reissue.h"
 #include "tests/support/coordinator/core_run.h"
+#include "tests/support/coordinator/core_succession.h"
 
 #define A "mlp-a"
 #define B "mlp-b"
@@ -138,34 +142,60 @@ static void a_worker_has_no_more_seats_than_executors(void **state) {
   assert_state(f, C, WEIR__RUN_STATE__QUEUED);
 }
 
-/* A, B and C on two executors: the one whose turn is over makes place, the other one stays. */
-static void where_seats_are_taken_runs_take_turns(void **state) {
+/* A, B and C compute for two minutes, and complete a step each tenth of a second. had: executors, summed up
+   over tenths of a second. */
+static void three_runs_compute(struct core_fixture *f, int n_workers, uint32_t executors, uint64_t had[3]) {
   static const char *const runs[] = {A, B, C};
-  struct core_fixture *f = *state;
-  uint64_t steps[3] = {0}, had_ms[3] = {0};
+  uint64_t steps[3] = {0};
   f->steps = 100000;
-  begin(f, 1, 2);
+  begin(f, n_workers, executors);
   for (int i = 0; i < 3; i++)
     user_submits(f, runs[i], 1, 0);
-  for (int t = 0; t < 600; t++) {
+  for (int t = 0; t < 1200; t++) {
     for (int i = 0; i < 3; i++) {
-      uint64_t loaded = seat_of(f, W1, runs[i]).loads;
-      if (!seat_of(f, W1, runs[i]).is_seated)
-        continue;
-      if (strcmp(worker_row(f, W1).state, "idle") != 0 && loaded > 0 && steps[i] + 1 > 0)
-        worker_loads(f, W1, runs[i]);
-      server_loads(f, S1, runs[i]);
-      had_ms[i] += 100;
-      if (seat_of(f, W1, runs[i]).end > 0)
+      bool computes = false;
+      for (uint64_t worker = W1; worker < W1 + (uint64_t)n_workers; worker++) {
+        if (!seat_of(f, worker, runs[i]).is_seated)
+          continue;
+        worker_loads(f, worker, runs[i]); /* ignored, where it has */
+        server_loads(f, S1, runs[i]);
+        computes |= seat_of(f, worker, runs[i]).end > 0;
+      }
+      had[i] += info_of_run(f, runs[i]).executors;
+      if (computes)
         reports_step(f, S1, runs[i], steps[i]++);
     }
+    for (uint64_t worker = W1; worker < W1 + (uint64_t)n_workers; worker++)
+      member_beats(f, worker);
     member_beats(f, S1);
-    member_beats(f, W1);
     time_passes(f, 100);
-    assert_true(told_seats_count(f->told[W1].seats) <= 2);
   }
+}
+
+static void assert_within_a_tenth(uint64_t had, uint64_t expected) {
+  if (10 * had < 9 * expected || 10 * had > 11 * expected)
+    fail_msg("it had %d executors for a tenth of a second, not %d", (int)had, (int)expected);
+}
+
+/* The one whose turn is over makes place for the one that waits, the other one stays. */
+static void where_seats_are_taken_runs_take_turns(void **state) {
+  struct core_fixture *f = *state;
+  uint64_t had[3] = {0};
+  three_runs_compute(f, 1, 2, had);
   for (int i = 0; i < 3; i++)
-    assert_true(had_ms[i] > 36000 && had_ms[i] < 44000); /* two thirds of a minute */
+    assert_within_a_tenth(had[i], 1200 * 2 / 3);
+  assert_non_null(strstr(info_of_run(f, A).message, "takes turns with 2 other runs"));
+}
+
+static void runs_that_all_have_seats_stay_where_they_are(void **state) {
+  struct core_fixture *f = *state;
+  uint64_t had[3] = {0};
+  three_runs_compute(f, 2, EXECUTORS, had);
+  assert_within_a_tenth(had[0] + had[1] + had[2], 1200 * 2 * EXECUTORS);
+  for (int i = 0; i < 3; i++)
+    assert_true(had[i] > 1100 * EXECUTORS / 2);
+  assert_true(f->told[W1].loads + f->told[W2].loads <= 4);
+  assert_string_equal(info_of_run(f, A).message, "");
 }
 
 static void a_run_goes_to_the_worker_with_the_fewest_seats(void **state) {
@@ -294,16 +324,22 @@ static void a_run_of_stages_is_put_beside_no_other_nor_another_beside_it(void **
   assert_seated(f, W1, C, false);
 }
 
-static void a_gpu_has_one_seat(void **state) {
-  struct core_fixture *f = *state;
+/* Of four executors. */
+static void joins_on(struct core_fixture *f, uint64_t key, const char *host, const char *device) {
   Weir__Hello hello = WEIR__HELLO__INIT;
-  server_joins(f, S1);
   hello.role = WEIR__ROLE__WORKER;
-  hello.host = "host";
-  hello.device = "cuda:0";
+  hello.host = hello.shm_host = (char *)host;
+  hello.pid = (uint32_t)key;
+  hello.device = (char *)device;
   hello.executors = EXECUTORS;
   hello.fingerprint = "build-1";
-  says_hello(f, W1, &hello);
+  says_hello(f, key, &hello);
+}
+
+static void a_gpu_has_one_seat(void **state) {
+  struct core_fixture *f = *state;
+  server_joins(f, S1);
+  joins_on(f, W1, "host", "cuda:0");
   submits_and_loads(f, W1, A);
   user_submits(f, B, 1, 0);
   assert_seated(f, W1, B, false);
@@ -312,30 +348,58 @@ static void a_gpu_has_one_seat(void **state) {
 
 static void workers_in_a_group_have_no_run_beside_it(void **state) {
   struct core_fixture *f = *state;
-  begin(f, 2, EXECUTORS);
+  server_joins(f, S1);
+  joins_on(f, W1, "host", "cpu");
+  joins_on(f, W2, "host", "cpu");
   f->collective = "shm";
   user_submits(f, A, 2, 0);
   f->collective = NULL;
   loads(f, W1, A);
   loads(f, W2, A);
-  user_sets(f, A, "priority=1"); /* which keeps both */
+  assert_int_not_equal(f->told[W1].group, 0);
   user_submits(f, B, 1, 0);
   assert_seated(f, W1, B, false);
   assert_seated(f, W2, B, false);
 }
 
-/* Names both runs, computed, with what it is told. */
-static void joins_again_with_both(struct core_fixture *f, uint64_t key, const char *id) {
+static void a_worker_in_quarantine_loses_both_seats(void **state) {
+  struct core_fixture *f = *state;
+  server_joins(f, S1);
+  server_joins(f, S2);
+  joins_on(f, W1, "a", "cpu");
+  joins_on(f, W2, "b", "cpu");
+  user_submits(f, RUN, 2, 2);
+  for (uint64_t key = W1; key <= W2; key++)
+    worker_loads(f, key, RUN);
+  for (uint64_t key = S1; key <= S2; key++)
+    server_loads(f, key, RUN);
+  user_submits(f, B, 1, 0);
+  assert_seated(f, W1, B, true);
+  worker_loads(f, W1, B);
+  for (uint64_t key = S1; key <= S2; key++)
+    server_loads(f, key, B);
+  server_judges(
+      f, &(struct finding){.block = 1, .changed = {{W1, 0, 1}}, .n_changed = 1, .by = UINT64_C(1) << W2});
+  assert_string_equal(worker_row(f, W1).state, "quarantined");
+  assert_int_equal(told_seats_count(f->told[W1].seats), 0);
+  worker_loads(f, W2, B);
+  assert_dealt(f, W2, RUN, 2);
+  assert_dealt(f, W2, B, 2);
+}
+
+/* Names both runs, with what it had of them. */
+static void joins_again_with_both(struct core_fixture *f, uint64_t key, uint64_t from, Weir__Role role) {
   Weir__HostedRun hosted[2] = {WEIR__HOSTED_RUN__INIT, WEIR__HOSTED_RUN__INIT};
   Weir__HostedRun *list[2] = {&hosted[0], &hosted[1]};
   Weir__Hello hello = WEIR__HELLO__INIT;
   hosted[0].run = (char *)A;
   hosted[1].run = (char *)B;
-  hello.role = WEIR__ROLE__WORKER;
+  hello.role = role;
   hello.host = "host";
+  hello.address = role == WEIR__ROLE__SERVER ? "host:1" : "";
   hello.device = "cpu";
-  hello.id = (char *)id;
-  hello.pid = (uint32_t)W1;
+  hello.id = f->told[from].id;
+  hello.pid = (uint32_t)from;
   hello.executors = EXECUTORS;
   hello.fingerprint = "build-1";
   hello.runs = list;
@@ -347,14 +411,37 @@ static void a_worker_that_comes_back_keeps_both_runs(void **state) {
   struct core_fixture *f = *state;
   two_runs_begin(f);
   member_leaves(f, W1);
-  joins_again_with_both(f, AGAIN, "worker-1");
+  joins_again_with_both(f, AGAIN, W1, WEIR__ROLE__WORKER);
   assert_int_equal(seat_of(f, AGAIN, A).loads, 1);
   assert_int_equal(seat_of(f, AGAIN, B).loads, 1);
-  assert_int_equal(seat_of(f, AGAIN, A).unloads + seat_of(f, AGAIN, B).unloads, 0);
+  assert_string_equal(f->told[AGAIN].unload, "");
   worker_loads(f, AGAIN, A);
   worker_loads(f, AGAIN, B);
   assert_dealt(f, AGAIN, A, 2);
   assert_dealt(f, AGAIN, B, 2);
+}
+
+static void a_worker_keeps_both_runs_under_another_coordinator(void **state) {
+  struct core_fixture *f = *state;
+  struct coordinator_event event = {.kind = EVENT_RUN_RESTORED};
+  Weir__RunRecord *first, *second;
+  two_runs_begin(f);
+  reports_step(f, S1, A, 0);
+  reports_step(f, S1, B, 0);
+  first = record_of_run(f, A);
+  second = record_of_run(f, B);
+  coordinator_is_succeeded(f, A, first);
+  event.restored.record = second;
+  core_step(f, &event);
+  joins_again_with_both(f, AGAIN, W1, WEIR__ROLE__WORKER);
+  joins_again_with_both(f, AGAIN + 1, S1, WEIR__ROLE__SERVER);
+  message_free(second);
+  assert_string_equal(f->told[AGAIN].unload, "");
+  worker_loads(f, AGAIN, A);
+  worker_loads(f, AGAIN, B);
+  assert_dealt(f, AGAIN, A, 2);
+  assert_dealt(f, AGAIN, B, 2);
+  assert_int_equal(info_of_run(f, A).incarnation + info_of_run(f, B).incarnation, 0);
 }
 
 static void both_seats_are_told_to_people(void **state) {
@@ -383,6 +470,7 @@ int main(void) {
       TEST(a_fifth_run_waits_for_its_turn),
       TEST(a_worker_has_no_more_seats_than_executors),
       TEST(where_seats_are_taken_runs_take_turns),
+      TEST(runs_that_all_have_seats_stay_where_they_are),
       TEST(a_run_goes_to_the_worker_with_the_fewest_seats),
       TEST(a_run_beside_moves_to_a_worker_that_joins),
       TEST(a_higher_priority_takes_the_worker_and_gives_it_back),
@@ -394,6 +482,8 @@ int main(void) {
       TEST(a_gpu_has_one_seat),
       TEST(workers_in_a_group_have_no_run_beside_it),
       TEST(a_worker_that_comes_back_keeps_both_runs),
+      TEST(a_worker_keeps_both_runs_under_another_coordinator),
+      TEST(a_worker_in_quarantine_loses_both_seats),
       TEST(both_seats_are_told_to_people),
   };
   log_set_level(LOG_ERROR);

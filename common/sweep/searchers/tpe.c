@@ -48,8 +48,24 @@ static int int_compare(const void *a, const void *b) {
   return *(const int *)a - *(const int *)b;
 }
 
+/* Of the ranked trials the first, down to the rung to which enough have come. Where brackets begin at
+   different rungs, some come far without having been compared: those alone are not the good ones. */
+static int count_compared(const struct tpe *tpe, const struct history *history) {
+  const struct sweep_observation *all = tpe->search->observations;
+  int n = 0, n_known = history->n_ranked - history->n_failed;
+  uint64_t steps = 0;
+  for (; n < n_known; n++) {
+    const struct sweep_observation *one = &all[history->ranked[n]];
+    uint64_t own = one->results[one->n_results - 1].steps;
+    if (own != steps && n >= (int)tpe->search->options->n_startup_trials)
+      return n;
+    steps = own;
+  }
+  return history->n_ranked;
+}
+
 static void sides_make(struct tpe *tpe, const struct history *history) {
-  int n = (int)ceil(tpe->search->options->gamma * history->n_ranked);
+  int n = (int)ceil(tpe->search->options->gamma * count_compared(tpe, history));
   int n_known = history->n_ranked - history->n_failed;
   n = n < GOOD_MAX ? n : GOOD_MAX;
   tpe->good.n = n < n_known ? n : n_known;

@@ -178,8 +178,13 @@ build/search/.done: tests/bench/requirements.txt
 	@echo "  VENV  build/search"
 	$(Q)rm -rf build/search; python3 -m venv build/search && build/search/bin/pip -q install -r $< && touch $@
 
+build/tune/.done: tests/bench/tune_requirements.txt
+	@echo "  VENV  build/tune"
+	$(Q)rm -rf build/tune; python3 -m venv build/tune && build/tune/bin/pip -q install -r $< && touch $@
+
 bench: deps-check ## training, push-pull and checkpoints, each beside its alternative (LARGE=1: a 4 GB checkpoint)
-	@$(MAKE) --no-print-directory -j$$(nproc) all $(BENCHES) $(if $(filter search,$(PARTS)),build/search/.done)
+	@$(MAKE) --no-print-directory -j$$(nproc) all $(BENCHES) $(if $(filter search,$(PARTS)),build/search/.done) \
+	  $(if $(filter tune,$(PARTS)),build/tune/.done)
 	@WEIR_BUILD_DIR=$(B) python3 tests/bench/bench.py $(if $(LARGE),large,$(PARTS))
 
 chaos: deps-check ## kill, freeze and break everything, power cuts too, and compare every bit (SEEDS="1 2 3")

@@ -2,7 +2,7 @@
 """`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
 the same run. With names of parts, only those: training, engine, optimizers, data, data-plane, checkpoints, collective,
 groups, turns, fork, crowd, shares, coordinator, straggler, memory, recompute, pipeline; only by their names search, trials,
-sweep-stop, external, stage-memory, stage-death and large (`make bench LARGE=1`).
+tune, sweep-stop, external, stage-memory, stage-death and large (`make bench LARGE=1`).
 
 Machines are noisy: rounds alternate between the sides, and medians and ratios are what to quote. PyTorch's side runs
 where `make parity` has installed it."""
@@ -27,6 +27,7 @@ import stage_memory  # noqa: E402
 import straggler  # noqa: E402
 import sweep_stop  # noqa: E402
 import trials  # noqa: E402
+import tune  # noqa: E402
 import turns  # noqa: E402
 from harness import Folder, done_event, program, weir  # noqa: E402
 
@@ -143,6 +144,7 @@ PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench
          "coordinator": bench_coordinator,
          "straggler": straggler.main, "memory": memory.main, "recompute": bench_recompute, "pipeline": bench_pipeline,
          "search": bench_search, "sweep-stop": sweep_stop.main, "trials": trials.main,
+         "tune": tune.main,
          "external": external.main, "stage-memory": stage_memory.main, "stage-death": stage_death.main,
          "large": checkpoints.bench_large}
 

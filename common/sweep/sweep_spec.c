@@ -24,6 +24,7 @@ struct attempt {
   const Weir__RunSpec *base;
 };
 
+static int check_not_there(const Weir__SweepSpec *spec, struct err *err);
 static int check_schedule(const Weir__SweepSpec *spec, struct err *err);
 static int check_budget(const Weir__SweepSpec *spec, struct err *err);
 static int check_space(Weir__SweepSpec *spec, struct err *err);
@@ -107,7 +108,26 @@ int sweep_spec_check(Weir__SweepSpec *spec, struct err *err) {
   if (spec->concurrency == 0 || spec->concurrency > SWEEP_CONCURRENCY_MAX)
     return err_set(err, ERR_INVALID, "concurrency: %u is not from 1 to %d", spec->concurrency,
                    SWEEP_CONCURRENCY_MAX);
-  return check_schedule(spec, err) || check_budget(spec, err) || check_space(spec, err) ? (int)err->code : 0;
+  return check_not_there(spec, err) || check_schedule(spec, err) || check_budget(spec, err) ||
+                 check_space(spec, err)
+             ? (int)err->code
+             : 0;
+}
+
+/* What users of other programs may look for. */
+static int check_not_there(const Weir__SweepSpec *spec, struct err *err) {
+  if (spec->n_from > 0)
+    return err_set(err, ERR_INVALID,
+                   "from: a sweep does not learn from trials of others: give it their best values as points");
+  if (spec->repeats != 1)
+    return err_set(err, ERR_INVALID,
+                   "repeats: a trial is one run: have train.seed in the space, or train best.yaml with other "
+                   "values of train.seed");
+  if (strcmp(spec->schedule->unit, "steps") != 0)
+    return err_set(err, ERR_INVALID,
+                   "schedule.unit: rungs are steps: how many an epoch has, only the data tells; so many "
+                   "samples are steps times train.batch");
+  return 0;
 }
 
 static int check_schedule(const Weir__SweepSpec *spec, struct err *err) {

@@ -57,6 +57,9 @@ static void what_a_spec_says_wrongly_is_named_by_key(void **state) {
   assert_refused("constraint={metric: loss, min: 2, max: 1}", "constraint.min: ");
   assert_refused("objective={metric: acuracy}", "objective.metric: 'acuracy'");
   assert_refused("objective={goal: best}", "objective.goal: ");
+  assert_refused("from=[search-012345]", "from: ");
+  assert_refused("repeats=3", "repeats: a trial is one run");
+  assert_refused("schedule.unit=epochs", "schedule.unit: rungs are steps");
   assert_refused("points=[{train.batch: 32}]", "points[0]");
   assert_refused("points=[{train.batch: 32, train.optimizer.lr: 7}]", "points[0]");
   assert_refused("points=[{a.b: 32}]", "points[0]: the space has no 'a.b'");

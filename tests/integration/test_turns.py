@@ -103,6 +103,32 @@ def test_members_die_while_runs_take_turns():
         runs.ends("first", "second")
 
 
+def answer_with(cluster, memory):
+    """A new worker that has so many bytes for programs, and its word for the run that it is given: loaded or refused."""
+    worker = cluster.add_worker(2, options=("--memory", str(memory)))
+    return worker, wait_for(lambda: re.search(r" worker (loaded|refused) .*", worker.output()), "a word of the worker")
+
+
+def test_runs_that_a_worker_has_not_the_memory_for_beside_each_other_take_turns():
+    with fleet(workers=0) as runs:
+        adapts = "workers.recompute=auto"
+        runs.submit("first", adapts)
+        worker, word = answer_with(runs.cluster, 1)
+        memory = 2 * int(re.search(r"needs (\d+) bytes", word[0])[1])
+        while word[1] == "refused":  # at the end there is enough for one run, and far from enough for two
+            worker.send(signal.SIGTERM)
+            worker.wait()
+            memory = memory * 5 // 4
+            worker, word = answer_with(runs.cluster, memory)
+        runs.has(first=1)
+        runs.submit("second", adapts)
+        for name in ("second", "first", "second"):
+            runs.comes_to(name)
+        assert re.search(r" worker refused run=second.* may take \d+", worker.output()), worker.output()[-2000:]
+        runs.gate.open()
+        runs.ends("first", "second")
+
+
 def test_a_run_begins_with_what_was_loaded_for_another():
     with Folder() as folder, Cluster(folder, workers=1) as cluster:
         spec = folder.small_spec(folder.model(*MODEL), 4, 40, 10)

@@ -150,7 +150,8 @@ def test_a_trial_that_is_stopped_frees_its_worker_before_its_step_ends():
         cluster.add_worker()
         sweep = Sweep(cluster, write_sweep(folder, schedule="{name: none}", trials=500), "concurrency=1")
         run = sweep.id + "-0000"
-        wait_for(lambda: cluster.json("status", run)["step"] == 4, "a trial within a step")
+        wait_for(lambda: (run, 4) in [(entry["run"], entry["step"]) for entry in cluster.json("runs", "--all")],
+                 "a trial within a step")
         sweep.ask("stop", sweep.id)
         weir("submit", folder.file("spec-2-12.yaml"), "train.steps=3", "--follow", "--coordinator", cluster.address)
         assert cluster.json("status", run)["step"] == 4  # the other run had the worker meanwhile

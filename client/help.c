@@ -26,8 +26,9 @@ void help_print(FILE *file, const struct command_def *const *commands, int n) {
   for (int i = 0; i < n; i++)
     fprintf(file, "  %-11s %s\n", commands[i]->name, commands[i]->summary);
   fputs("\nA model is an ONNX file, a run is described by a YAML file (its spec). `weir train` does\n"
-        "everything on this machine; the other commands talk to the coordinator of a cluster, found\n"
-        "through --coordinator HOST:PORT or WEIR_COORDINATOR (default 127.0.0.1:7070).\n\n"
+        "everything on this machine, and so does `weir sweep` where no coordinator is named. The other\n"
+        "commands talk to the coordinator of a cluster, found through --coordinator HOST:PORT or\n"
+        "WEIR_COORDINATOR (default 127.0.0.1:7070).\n\n"
         "exit status:\n"
         "  0    done\n"
         "  1    the run failed\n"

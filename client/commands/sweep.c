@@ -226,7 +226,9 @@ static int stop_run(const struct args *args) {
 }
 
 static const struct option_def status_options[] = {
-    {.name = "json", .kind = OPTION_FLAG, .help = "one JSON object, for programs; with the sweep's log."},
+    {.name = "json",
+     .kind = OPTION_FLAG,
+     .help = "JSON, for programs: an object, with the sweep's log; without SWEEP a list of all sweeps."},
     {.name = "csv", .kind = OPTION_FLAG, .help = "a line of CSV for each trial, with all its values."},
     {0}};
 
@@ -266,8 +268,8 @@ static const struct command_def command_sweep_watch = {
     .takes_coordinator = true,
     .description =
         "On a terminal it shows live how far SWEEP is: the budget, the best trial, the trials that "
-        "run, and how many have reached each rung. Elsewhere it prints each result of SWEEP's trials "
-        "as it comes, those of before first. At the end it prints the table of `weir sweep status`. "
+        "run, and how many have reached each rung. Elsewhere it prints a line for each result, first for "
+        "those that are there. At the end it prints the table of `weir sweep status`. "
         "Ctrl-C detaches; the sweep goes on.",
     .if_failed = "the sweep has ended without a result",
     .if_interrupted = "detached",
@@ -283,8 +285,9 @@ static const struct command_def command_sweep_best = {
     .min_arguments = 1,
     .max_arguments = 1,
     .takes_coordinator = true,
-    .description = "Prints the best trial's number, its run, its value and what it was tried with. Among the "
-                   "trials that have come furthest it is the one with the best value there.",
+    .description =
+        "Prints the best trial's number, its run, its result, and its values of the keys. The best "
+        "trial is the one with the best result among those that have reached the highest rung.",
     .options = no_json_options,
     .examples = "weir sweep best lenet-search\n",
     .run = best_run,
@@ -313,8 +316,9 @@ static const struct command_def command_sweep_stop = {
     .min_arguments = 1,
     .max_arguments = 1,
     .takes_coordinator = true,
-    .description = "Ends SWEEP: its trials that are under way are cancelled, no other begins. What its "
-                   "trials have reached stays.",
+    .description =
+        "Ends SWEEP: its trials that are under way are cancelled, and no other begins. Results and "
+        "checkpoints stay.",
     .examples = "weir sweep stop lenet-search\n",
     .run = stop_run,
 };
@@ -328,7 +332,7 @@ static const struct option_def sweep_options[] = {
     {.name = "dry-run",
      .kind = OPTION_FLAG,
      .help = "check everything and print the first trials; nothing is started."},
-    {.name = "follow", .kind = OPTION_FLAG, .help = "on a cluster: stay, and show it live on stderr."},
+    {.name = "follow", .kind = OPTION_FLAG, .help = "on a cluster: stay, and show the sweep on stderr."},
     {.name = "workers",
      .kind = OPTION_COUNT,
      .value = "N",
@@ -374,20 +378,20 @@ const struct command_def command_sweep = {
     .takes_coordinator = true,
     .description =
         "SPEC is a sweep spec: it names a run spec, the keys to vary, how to choose their values, and what "
-        "trials are compared by. docs/SWEEPS.md says what it may hold. Everything is checked before anything "
-        "starts.\n\n"
+        "trials are compared by. docs/SWEEPS.md lists its keys. Everything is checked before anything "
+        "starts. PATH=VALUE gives a key of the sweep spec another value.\n\n"
         "With --coordinator or WEIR_COORDINATOR the sweep is handed to that cluster, and its id is printed. "
-        "Else a private cluster is started on this machine, as `weir train` does, and --out DIR gets "
+        "Without them a private cluster is started on this machine, as by `weir train`, and --out DIR gets "
         "trials.jsonl (a line a trial), best.onnx and best.yaml.\n\n"
-        "A sweep tries the same trials on any cluster, and goes on where it was after the death of any "
-        "process. PATH=VALUE gives a key of the sweep spec another value.\n",
+        "A sweep tries the same trials on any cluster (unless its spec has `order: arrival`), and goes on "
+        "where it was after the death of any process.\n",
     .options = sweep_options,
     .subcommands = subcommands,
     .if_failed = "no trial has a result",
     .if_interrupted = "interrupted",
-    .examples = "weir sweep examples/sweep.yaml --workers 2\n"
-                "weir sweep examples/sweep.yaml budget.trials=5 --dry-run\n"
-                "weir sweep examples/sweep.yaml --coordinator 10.0.0.1:7070 --follow\n"
+    .examples = "weir sweep examples/fashion-mnist-sweep.yaml --workers 2\n"
+                "weir sweep examples/fashion-mnist-sweep.yaml budget.trials=5 --dry-run\n"
+                "weir sweep examples/fashion-mnist-sweep.yaml --coordinator 10.0.0.1:7070 --follow\n"
                 "weir sweep best lenet-search\n",
     .run = sweep_run,
 };

@@ -95,9 +95,10 @@ const struct command_def command_sweep_extend = {
     .min_arguments = 2,
     .max_arguments = 4,
     .takes_coordinator = true,
-    .description = "Gives SWEEP more of the budget that it has. If it has ended, it goes on: its searcher "
-                   "knows all results, and trials that waited at a rung or were under way go on from there. "
-                   "The seconds count from now on.",
+    .description = "Raises a budget that SWEEP has. If SWEEP has ended, it goes on: its searcher knows all "
+                   "results, and trials that waited at a rung or were under way go on from there. New "
+                   "budget.seconds count from now on. With the schedules halving and pbt budget.trials "
+                   "cannot be raised, since all trials begin together.",
     .options = no_options,
     .examples = "weir sweep extend lenet-search budget.trials=120\n",
     .run = extend_run,
@@ -111,8 +112,8 @@ const struct command_def command_sweep_delete = {
     .min_arguments = 1,
     .max_arguments = 1,
     .takes_coordinator = true,
-    .description = "Deletes SWEEP, which has ended, from the store: its log, the runs of all its trials, and "
-                   "their checkpoints. Export first what is still wanted.",
+    .description = "Deletes SWEEP from the store: its log, the runs of all its trials, and their "
+                   "checkpoints. SWEEP must have ended. Export first what is still wanted.",
     .options = no_options,
     .examples = "weir sweep delete lenet-search\n",
     .run = delete_run,

@@ -31,8 +31,8 @@ static const struct option_def importance_options[] = {
      .value = "N",
      .least = 1,
      .most = OPTION_COUNT_MAX,
-     .help = "the rung at which trials are compared. Default: the last one that half of the trials have come "
-             "to."},
+     .help = "the rung at which trials are compared. Default: the last one that at least half of the trials "
+             "with results have reached."},
     {.name = "json", .kind = OPTION_FLAG, .help = "one JSON object, for programs."},
     {0}};
 
@@ -45,10 +45,10 @@ const struct command_def command_sweep_importance = {
     .max_arguments = 1,
     .takes_coordinator = true,
     .description =
-        "Prints for each key of the space how much of the variance of the results it explains by itself, "
-        "the most important first, by functional analysis of variance on a random forest; how the result "
-        "changes from its lowest value to its highest, over all values of the others; and near which "
-        "value that is best.",
+        "Prints a row for each key of the space, the most important first: the share of the variance of "
+        "the results that the key explains by itself, how the result changes from the key's lowest value "
+        "to its highest (averaged over the other keys), and near which value it is best. The method is "
+        "functional analysis of variance on a random forest.",
     .options = importance_options,
     .examples = "weir sweep importance lenet-search\n",
     .run = importance_run,

@@ -41,16 +41,16 @@ struct sweep_trial {
   int parent;                   /* the number of the trial that it was forked from; -1: none */
   int begin;                    /* the first rung that it runs to itself */
   int replaced;                 /* the rung at which another one took its place; -1: none did */
-  bool is_cut;                  /* the sweep's end stopped it, */
-  bool was_running;             /* while it ran, not while it waited */
+  bool is_cut;                  /* the sweep's end stopped it */
+  bool was_running;             /* where is_cut: while it ran, not while it waited */
   bool is_revived;              /* it went on when the sweep was extended */
   char *failure;                /* NULL: it has not failed */
   bool is_bad_input;
   enum sweep_trial_state state;
   double cost;   /* in virtual time, of a step; of the whole trial where there are no rungs */
   double end;    /* in virtual time, of what it computes now */
-  bool is_known; /* what became of that was told, and is not in the log yet: */
-  uint64_t told; /* as the so-manieth thing that was told */
+  bool is_known; /* the outcome of that was told, and is not in the log yet */
+  uint64_t told; /* how many outcomes the sweep was told before this one */
   char *known;   /* the value's text; NULL: it has failed */
   char *known_failure;
   bool known_bad_input;
@@ -69,7 +69,7 @@ struct sweep {
   int n_running;
   double now;           /* virtual */
   bool is_by_arrival;   /* order: arrival */
-  uint64_t n_told;      /* outcomes */
+  uint64_t n_told;      /* outcomes that it was told */
   uint64_t begun_steps; /* of all trials, those that run included */
   uint64_t n_records;   /* in the log */
   int64_t from_unix_ms; /* since when budget.seconds count; 0: since it was submitted */

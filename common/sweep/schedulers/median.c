@@ -9,7 +9,7 @@
 
 enum { STARTUP_TRIALS = 5 }; /* as Optuna's n_startup_trials */
 
-/* Whether at least half of the others that have come there before are better. */
+/* Whether more than half of the others that have come there are better. */
 static bool is_below_median(const struct sweep *sweep, const struct sweep_trial *trial, int rung) {
   int better = 0, others = 0;
   for (int i = 0; i < sweep->n_trials; i++) {

@@ -58,16 +58,16 @@ struct claim {
   bool is_made;
   bool is_cut;        /* workers with work were taken from it */
   bool is_asked;      /* while it is found out who can give up a worker */
-  uint32_t share;     /* that it is to have, */
-  uint32_t whole;     /* so many of them as its own */
+  uint32_t share;     /* that it is to have */
+  uint32_t whole;     /* of share: as its own */
   uint32_t least;     /* without which it does not begin, or go on */
   uint32_t left;      /* for it, by those that are served before */
-  uint32_t held;      /* that load or follow it, or compute for it, */
-  uint32_t owned;     /* so many of them as its own, */
-  uint32_t executors; /* and their executors that are for it, */
-  uint64_t all;       /* of so many that these workers have */
-  uint32_t reserved;  /* that it is about to be given, */
-  uint32_t granted;   /* so many of them as its own */
+  uint32_t held;      /* that load or follow it, or compute for it */
+  uint32_t owned;     /* of held: as its own */
+  uint32_t executors; /* of the workers held: those that are for it */
+  uint64_t all;       /* of the workers held: all executors */
+  uint32_t reserved;  /* that it is about to be given */
+  uint32_t granted;   /* of reserved: as its own */
   uint32_t mates;     /* runs with which it takes turns, once it has begun */
 };
 

@@ -19,7 +19,7 @@ void ending_add(struct ending *ending, struct run *run);
    there were none. Any thread, also the run's own. */
 bool ending_wait(struct ending *ending, const struct run *run);
 
-/* What run_stop and its like have returned; if false, this does not return. */
+/* has_ended: what run_stop and its like returned. If it is false, this ends the process. */
 void ending_check(const struct run *run, bool has_ended);
 
 #endif

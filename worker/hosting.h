@@ -8,7 +8,7 @@
 #include "peers.pb-c.h"
 #include "worker/device.h"
 
-/* As many are computed at a time; on GPUs, whose memory is one run's, one. */
+/* The most runs that are computed at a time; on GPUs, whose memory one run has, it is one. */
 enum { HOSTED_MAX = 4 };
 
 struct hosting;
@@ -33,8 +33,8 @@ void hosting_free(struct hosting *hosting); /* after hosting_end */
 /* The following may be called by one thread at a time. A run that is to end while one of its executions hangs
    ends the process. */
 
-/* The run is to be computed, too. What is there of it already is not loaded again. One too many is refused.
- */
+/* The run is to be computed, too. What is loaded of it already is not loaded again. A run beyond HOSTED_MAX
+   is refused. */
 void hosting_load(struct hosting *hosting, const Weir__LoadRun *load, struct rpc_channel *coordinator);
 /* It is to be computed no more. This and the following ignore runs that are not there. */
 void hosting_unload(struct hosting *hosting, const Weir__UnloadRun *unload);

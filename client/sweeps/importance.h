@@ -15,7 +15,7 @@ struct importance_data {
   int n, d;
   const double *x;      /* f64[n, d], in [0, 1); below 0: the dimension is not active in that sample */
   const double *y;      /* f64[n] */
-  const double *absent; /* f64[d]: how much of the space a dimension is not active in, 0 to 1 */
+  const double *absent; /* f64[d]: the share of the space in which a dimension is not active, 0 to 1 */
 };
 
 struct importance {

@@ -20,7 +20,7 @@ const char *sweep_short_values(const Weir__SweepInfo *info, const Weir__SweepTri
 
 /* Dimensions in which trials differ, at most `most`, in the order of the space. Returns how many. */
 int sweep_varying(const Weir__SweepInfo *info, const Weir__Dimension **out, int most);
-/* A heading for it: its short name, to the right where it is a number; built in the arena. */
+/* The heading of its column: its short name, right-aligned if it is a number; built in the arena. */
 const char *sweep_heading(const Weir__SweepInfo *info, const Weir__Dimension *dimension, struct arena *arena);
 /* The trial's value of it, "-" where it has none; built in the arena. */
 const char *sweep_cell(const Weir__SweepTrial *trial, const Weir__Dimension *dimension, struct arena *arena);
@@ -28,7 +28,7 @@ const char *sweep_cell(const Weir__SweepTrial *trial, const Weir__Dimension *dim
 /* A trial by its number; NULL: there is none. */
 const Weir__SweepTrial *sweep_find_trial(const Weir__SweepInfo *info, uint32_t number);
 bool sweep_is_max(const Weir__SweepInfo *info); /* the objective's goal */
-/* The step at which a trial has its result of so many, the first being 1; 0: that is not known. */
+/* The step of a trial's n_results-th result; 0: not known. */
 uint64_t sweep_steps_at(const Weir__SweepInfo *info, size_t n_results);
 /* Whether the trial came to that rung itself: of a fork the first results are its parent's. */
 bool sweep_came_to(const Weir__SweepTrial *trial, size_t rung);

@@ -18,12 +18,12 @@ struct live {
   bool is_terminal; /* one whose cursor moves: elsewhere nothing is drawn */
   struct live_style style;
   int lines;                   /* of the terminal, as of the newest live_measure, as is style.width */
-  int columns[LIVE_LINES_MAX]; /* that each line takes which was drawn */
-  int n_drawn;                 /* the cursor is at the last one's end */
+  int columns[LIVE_LINES_MAX]; /* of each line that was drawn */
+  int n_drawn;                 /* lines; the cursor is at the end of the last one */
 };
 
-/* file: stdout or stderr. TERM=dumb is no terminal whose cursor moves, and NO_COLOR takes away the colours.
- */
+/* file: stdout or stderr. With TERM=dumb it is not a terminal whose cursor moves; NO_COLOR turns the colours
+   off. */
 void live_init(struct live *live, FILE *file);
 
 /* Looks at how large the terminal is now; 24 lines of 80 columns where it does not say. */

@@ -34,7 +34,7 @@ uint64_t trace_now_ns(void);
    number behind the name. */
 void trace_thread(const char *name, int run);
 
-/* Numbers for runs whose threads may live at the same time: the lowest from 1 on that no other has. */
+/* A number for a run whose threads begin: the lowest from 1 on that no other run has now. */
 int trace_run_begin(void);
 void trace_run_end(int run); /* its threads have ended */
 

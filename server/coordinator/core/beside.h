@@ -16,23 +16,24 @@ struct beside {
   int n_runs;
 };
 
-/* So many runs may compute on the worker at a time: it has an executor for each. One on GPUs. */
+/* How many runs may compute on the worker at a time: SEATS_MAX, but no more than it has executors; on GPUs
+   one. */
 uint32_t beside_room(const struct member *worker);
 
 /* Whether the run may have a seat on the worker, beside those that there are. */
 bool beside_may_join(const struct run *run, const struct member *worker);
 
-/* What it is given on the worker: its priority and weight, and what it has use for. */
+/* What deal_executors is to know of the run on this worker. */
 struct deal_seat beside_demand(const struct run *run, const struct member *worker);
 
-/* Runs that have, and are about to get, no worker of their own are given as many seats as they need at the
-   least, where workers have executors that no run of higher priority has use for: those that they have, then
-   on workers with few seats. What others have there beyond their shares ends. Called once workers are
-   reserved; says what each run is to have (claim.share). */
+/* Gives seats beside others to each run that has, and is about to get, no worker of its own: as many as it
+   needs at the least, on workers with executors that no run of higher priority has use for. Seats that it has
+   come first, then workers with the fewest seats. Seats that runs have beyond that end. Called once workers
+   are reserved; raises claim.share to the seats found. */
 void seat_beside(struct coordinator *coordinator, const struct beside *beside);
 
 /* Deals the executors of workers with several seats (server/coordinator/shares/deal.h), where their seats
-   have changed, or nothing was dealt for 2 s. Runs that have others then are due a view. */
+   have changed, or nothing was dealt for 2 s. Runs whose numbers of executors change are due a view. */
 void coordinator_deal_executors(struct coordinator *coordinator);
 
 #endif

@@ -9,13 +9,13 @@
 struct coordinator;
 struct run;
 
-/* One that is stuck, or does not reach the run's servers, is of no use. */
+/* The worker loads or follows the run, or computes for it, is not stuck, and reaches the run's servers. */
 bool lending_is_held(const struct coordinator *coordinator, const struct seat *seat);
-/* Such a one, of a run that claims. */
+/* It is held, by a run that claims workers. */
 bool lending_is_of_use(const struct coordinator *coordinator, const struct seat *seat);
 bool lending_has_work(const struct seat *seat);
-/* The run loses no more than one step by it, and has not lost one since it last completed one. Within one
-   settling any number may go. */
+/* Whether seats with work may be taken from the run: not again before it has completed a step since. Within
+   one settling any number may go. */
 bool lending_may_be_cut(const struct run *run);
 /* Whether the seat may be taken for `run`: its own run may be cut, is not within its turn, and has had it for
    a while. */

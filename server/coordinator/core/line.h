@@ -24,9 +24,9 @@ int32_t line_priority(const struct run *run);
 
 struct line line_of(const struct coordinator *coordinator, int32_t priority);
 
-/* What each run has used since the last time; whose turn is over goes behind others, unless all have seats.
-   One that is new takes its place beside those that have workers now. Those that wait for a turn are never
-   far behind one that ends, whatever they had before. */
+/* Counts what each run has used since the last time. A run whose turn is over goes behind others, unless all
+   have seats. A new run takes its place beside those that have workers now. Those that wait for a turn are
+   never far behind one that ends, whatever they had before. */
 void line_count_turns(struct coordinator *coordinator);
 
 /* The run's place in the line of its priority. One that waits in the queue comes behind all others where as

@@ -30,8 +30,8 @@ void coordinator_list_staged(const struct coordinator *coordinator, uint64_t now
 /* Over, or forgotten; coordinator_run_has_told_end: and clients are told so. */
 bool coordinator_run_is_over(const struct coordinator *coordinator, const char *id);
 bool coordinator_run_has_told_end(const struct coordinator *coordinator, const char *id);
-/* At the version at which it stands: what is told of its evaluation is of that one. Servers that came back
-   may tell of the version first. */
+/* Whether the run's newest evaluation is of the version at which it stands: servers that came back may tell
+   of the version first. */
 bool coordinator_run_is_evaluated(const struct coordinator *coordinator, const char *id);
 /* It is over or paused, and clients are not told so before the store has that. */
 bool coordinator_run_awaits_store(const struct coordinator *coordinator, const char *id);
@@ -76,7 +76,8 @@ bool coordinator_list_checkpoints(const struct coordinator *coordinator, const c
    none, or it is in the store. */
 bool coordinator_checkpoint_is_coming(const struct coordinator *coordinator, const char *id,
                                       const uint64_t *wanted, uint64_t *step);
-/* Of a version of which that was so: a run that was rolled back since comes to it again. */
+/* Whether a checkpoint that was coming is still to come: a run that was rolled back since reaches the version
+   again. */
 bool coordinator_checkpoint_comes_again(const struct coordinator *coordinator, const char *id, uint64_t step);
 
 /* Lists in the order of submission or joining, built in the arena. */

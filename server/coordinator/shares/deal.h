@@ -7,16 +7,16 @@
 struct deal_seat {
   int32_t priority;
   double weight;   /* finite, and above 0 */
-  uint32_t useful; /* executors: more would not make its run faster */
+  uint32_t useful; /* executors that its run has use for */
 };
 
-/* dealt[n], of executors >= n > 0: one for each seat; then one by one to the seat that has the least for its
-   weight, of those of the highest priority that have use for one more. What nobody has use for goes likewise:
-   all are dealt. */
+/* Fills dealt[n]; executors >= n > 0. Each seat gets one executor. The others go one by one to seats that
+   have use for one more: the highest priority first, then the seat with the fewest for its weight. Those that
+   no seat has use for are dealt in the same way, so all are dealt. */
 void deal_executors(const struct deal_seat *seats, int n, uint32_t executors, uint32_t *dealt);
 
-/* How many a further seat of this priority could be given at the most: all but what seats of higher priority
-   have use for, and one for each other seat. */
+/* The most executors that a further seat of this priority could get: all but those that seats of higher
+   priority have use for, and one for each other seat. */
 uint32_t deal_left(const struct deal_seat *seats, int n, uint32_t executors, int32_t priority);
 
 #endif

@@ -30,7 +30,7 @@ void coordinator_regroup_when_due(struct coordinator *coordinator, struct run *r
 void coordinator_give_stages(struct seat *seat, struct range loaded);
 /* How many workers make a team of the run, at the fewest; 1: some worker has executors for all stages. */
 uint32_t coordinator_team_size(const struct coordinator *coordinator, const struct run *run);
-/* Of a worker that would make a team complete with other stages, and is not needed for its own; NULL: none.
+/* The seat of a worker that would complete a team with other stages, and is not needed for its own; or NULL.
  */
 struct seat *coordinator_find_misplaced(const struct run *run);
 /* Puts seats that are ready into an order in which those of a team follow each other by their stages. A

@@ -5,7 +5,7 @@
 #include "server/coordinator/shell/shell.h"
 
 /* Events go to the store in chunks. The newest chunk is open: it is written again as it grows. Where there
-   are many, those of older events are replaced by as few as the core has made of these events. */
+   are many, the chunks of older events are replaced by fewer ones, as the core has joined these events. */
 struct saved_events {
   bool are_new;    /* since they were last given to the jobs */
   uint64_t open;   /* number of the first event of the open chunk; of the next event at least */
@@ -15,7 +15,7 @@ struct saved_events {
   uint64_t *chunks;
   int n_chunks, chunks_capacity; /* that are there, ascending */
   int unread;                    /* of these, the oldest, whose events the core does not have */
-  int thinned;                   /* how many the others were replaced by the last time */
+  int thinned;                   /* chunks that replaced older ones the last time */
 };
 
 struct saved_run {

@@ -10,7 +10,7 @@
 struct trial_run {
   bool is_let_go;  /* the trial was stopped, and the run is over */
   bool is_forking; /* it is being made */
-  bool is_refused; /* it was not: the trial's values cannot be used */
+  bool is_refused; /* it could not be made: the trial's values cannot be used */
   bool is_resumed; /* since the sweep was extended, by this coordinator */
 };
 
@@ -34,7 +34,7 @@ struct shell_sweep {
   bool is_settled;              /* it has ended, and so have its trials' runs */
   bool is_refused;              /* its client was told so: it is deleted */
   const char *end_asked;        /* a reason to end it; NULL: there is none */
-  Weir__SweepRecord *extension; /* to be applied once that is decided; NULL: none */
+  Weir__SweepRecord *extension; /* to be applied once `searching` is done; NULL: none */
   int n_extended;               /* records of the log up to the last extension */
   bool is_deleting;
   struct rpc_call *submitter; /* NULL: none waits */
@@ -51,7 +51,7 @@ void shell_sweep_begin(struct coordinator_service *shell, struct rpc_call *call,
 bool sweep_has_ended(const struct shell_sweep *sweep);
 /* Ends it, if it has not ended: at once, or when what is being decided is. reason: a literal. */
 void shell_sweep_end(struct coordinator_service *shell, struct shell_sweep *sweep, const char *reason);
-/* Gives it a larger budget: at once, or when what is being decided is. Errors: INVALID, naming the key. BUSY:
+/* Gives it a larger budget: at once, or once `searching` is done. Errors: INVALID, naming the key. BUSY:
    another waits. */
 int shell_sweep_extend(struct coordinator_service *shell, struct shell_sweep *sweep,
                        const Weir__SweepBudget *budget, struct err *err);
@@ -65,7 +65,8 @@ void shell_sweep_tell(struct shell_sweep *sweep, const struct sweep_trial *trial
                       const struct sweep_outcome *outcome);
 
 /* sweep_trials.c */
-/* Brings the runs to where their trials are. Whether nothing is left to be done. */
+/* Begins, resumes, raises and ends runs as the states of their trials say. Whether all stopped trials' runs
+   are over. */
 bool shell_sweep_act(struct coordinator_service *shell, struct shell_sweep *sweep);
 /* What has become of a trial's fork, for fork.c. */
 void shell_trial_forked(struct coordinator_service *shell, const char *sweep, uint32_t trial,

@@ -1,5 +1,6 @@
-/* The numbered events of one run, kept for watchers that come late: the newest steps one by one, of older
-   ones as many to an event as keep their number bounded. Evaluations are kept one by one. */
+/* The numbered events of one run, kept for watchers that come late: the newest steps have
+   an event each, and older ones are joined, so that their number is bounded. Evaluations have an event
+   each. */
 #ifndef WEIR_SERVER_COORDINATOR_STATE_EVENT_LOG_H
 #define WEIR_SERVER_COORDINATOR_STATE_EVENT_LOG_H
 
@@ -10,7 +11,7 @@
 enum {
   EVENT_LOG_EXACT = 20480,   /* steps, the newest, that have an event each */
   EVENT_LOG_THINNED = 8192,  /* events of older steps, at most */
-  EVENT_LOG_SLACK = 4096,    /* further exact ones, until all are gone over */
+  EVENT_LOG_SLACK = 4096,    /* further steps with an event each, before older ones are joined */
   EVENT_LOG_INFOS = 512,     /* the newest: each says all that those before it said; at times twice as many */
   EVENT_LOG_EVALS = 1000000, /* above it the older half is dropped */
 };
@@ -42,7 +43,7 @@ struct event_list {
 struct event_log {
   uint64_t next;
   struct event_list steps, others;
-  int thinned, infos; /* of the steps, the oldest; of the others */
+  int thinned, infos; /* how many of steps, from the front, are joined; how many of others are infos */
   uint64_t stride;    /* steps that one of the thinned events may stand for, a power of two; 0 is 1 */
 };
 

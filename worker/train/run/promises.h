@@ -19,9 +19,10 @@ struct promises {
 void promises_init(struct promises *promises);
 void promises_fini(struct promises *promises);
 
-/* What may still be promised: `bytes` of what is free (UINT64_MAX where nothing says), and of most_bytes,
-   what programs may take together (0: no bound), `programs`. Nothing else is promised before the thread calls
-   promises_close, which promises that. promises NULL, in these and the following: no other run is there. */
+/* Returns what may still be promised: `bytes`, of what is free (UINT64_MAX where nothing says), and
+   `programs`, of most_bytes, which all programs may take together (0: no bound). Nothing else is promised
+   until the thread calls promises_close, which makes the promise. promises NULL, in these and the following:
+   no other run is there. */
 struct promise promises_open(struct promises *promises, uint64_t most_bytes);
 void promises_close(struct promises *promises, const struct promise *promise);
 

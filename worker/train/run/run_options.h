@@ -19,8 +19,8 @@ struct run_options {
   const int *devices; /* of a backend that has several: executor i computes on devices[i mod n_devices] */
   int n_devices;
   const uint64_t *device_bytes; /* [n_devices] of memory */
-  uint64_t memory_bytes; /* that all programs of this process may take, on each device, where the run's adapt
-                            to it; 0: what is free */
+  uint64_t memory_bytes;       /* that all programs of this process may take, on each device, where they adapt
+                                  to it; 0: what is free */
   struct promises *promises;   /* of this machine's memory, to all runs of this process; NULL: to this one */
   int readers;                 /* threads that read ahead, at least */
   int parked_max;              /* as in transfers_options */

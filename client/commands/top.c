@@ -127,12 +127,11 @@ const struct command_def command_top = {
     .arguments = "",
     .takes_coordinator = true,
     .description =
-        "Shows the workers and servers of a cluster in sum, and a row for each run that is not over or "
-        "paused, anew each second until Ctrl-C. WORKERS says how many compute for the run, and how many it "
-        "is to have. Runs that are queued have their place in the queue, and the line below says what they "
-        "wait for and which runs have it. Runs that are held come last, those of sweeps aside. Where the "
-        "output "
-        "is no terminal, a run has one line.",
+        "Shows how many workers and servers a cluster has, and a row for each run that is not over or "
+        "paused, until Ctrl-C. It is redrawn each second. WORKERS says how many compute for the run, and how "
+        "many it is to have. A queued run has its place in the queue, and the line below says what it waits "
+        "for and which runs have it. Held runs come last; those of sweeps are left out. Where the output is "
+        "no terminal, each run has one line.",
     .options = top_options,
     .examples = "weir top\nweir top --once | head -3\n",
     .run = top_run,

@@ -42,7 +42,7 @@ void sweep_view_print(FILE *file, const struct sweep_view *view, const Weir__Swe
 double sweep_done(const Weir__SweepInfo *info);
 double sweep_total(const Weir__SweepInfo *info);
 
-/* A bar for each value, from the lowest value to the highest; returns text. */
+/* A bar for each value, the lowest one for the lowest value; returns text. */
 const char *sweep_sparkline(const float *values, int n, bool is_unicode, char text[SWEEP_TRACE_MAX * 3 + 1]);
 
 #endif

@@ -113,8 +113,7 @@ static void gate_wait_empty(void) {
   patience_end();
 }
 
-/* Of fixture i; its number is the last character. */
-static char *name_of(int i) {
+static char *name_of(int i) { /* fixture i's: its number is the last character */
   static char *const names[] = {"run-0", "run-1", "run-2", "run-3", "run-4"};
   return names[i];
 }
@@ -384,7 +383,9 @@ static void runs_that_failed_unheard_take_no_place(void **state) {
     fixture_linger(10);
   assert_true(is_failed(r));
   assert_false(r->f[HOSTED_MAX - 1]->is_refused || r->f[HOSTED_MAX]->is_refused);
+  pthread_mutex_lock(&r->f[HOSTED_MAX - 1]->lock);
   r->f[HOSTED_MAX - 1]->faults.model_is_another = false;
+  pthread_mutex_unlock(&r->f[HOSTED_MAX - 1]->lock);
   for (int i = 0; i < HOSTED_MAX; i++) {
     load(r, i);
     assert_false(r->f[i]->is_refused);

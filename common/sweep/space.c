@@ -127,7 +127,7 @@ static int make_values(const struct making *making, struct err *err) {
   const Weir__Dimension *from = making->from;
   int given = (from->n_choice > 0) + (from->n_uniform > 0) + (from->n_log > 0) + (from->n_files > 0);
   if (given != 1)
-    return err_set(err, ERR_INVALID, "space.%s: wants one of choice, uniform, log and files, %s", from->path,
+    return err_set(err, ERR_INVALID, "space.%s: wants one of choice, uniform and log, %s", from->path,
                    given ? "not several" : "with values");
   making->to->is_files = from->n_files > 0;
   if (from->n_choice)

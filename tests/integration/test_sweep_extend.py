@@ -71,6 +71,17 @@ def test_a_budget_that_is_not_larger_is_refused():
             assert error.count("\n") == 1 and text in error, error
 
 
+def test_a_sweep_whose_seconds_have_passed_needs_new_ones():
+    with Folder() as folder, Cluster(folder) as cluster:
+        sweep = Sweep(cluster, write_sweep(folder, schedule="{name: none}", trials=500), "budget.seconds=0.001")
+        wait_for(lambda: sweep.info().get("end") == "budget.seconds have passed", "the end")
+        error = sweep.ask("extend", sweep.id, "budget.trials=501", status=2).stderr
+        assert error.count("\n") == 1 and f"the budget.seconds of sweep '{sweep.id}' have passed" in error, error
+        sweep.ask("extend", sweep.id, "budget.trials=501", "budget.seconds=3600")
+        wait_for(lambda: sweep.info()["has_best"], "a result")
+        sweep.ask("stop", sweep.id)
+
+
 def test_a_sweep_that_is_over_is_deleted_with_its_runs():
     with Folder() as folder, Cluster(folder) as cluster:
         sweep = Sweep(cluster, write_sweep(folder, trials=500))

@@ -33,7 +33,7 @@ static int pbt_check(const Weir__SweepSpec *spec, struct err *err) {
   if (strcmp(spec->search->name, "grid") == 0)
     return err_set(
         err, ERR_INVALID,
-        "search.name: a grid ends, and pbt begins with budget.trials of trials: use random or sobol");
+        "search.name: a grid ends, and pbt begins with budget.trials of trials: use another searcher");
   for (size_t i = 0; i < schedule->n_perturb; i++)
     if (!(schedule->perturb[i] > 0 && isfinite(schedule->perturb[i])))
       return err_set(err, ERR_INVALID, "schedule.perturb: %g is no factor above 0", schedule->perturb[i]);

@@ -135,18 +135,22 @@ void shell_sweeps_fini(struct coordinator_service *shell) {
   shell->sweeps = NULL;
 }
 
-/* The log first, then what it says. */
-static void sweep_turn(struct coordinator_service *shell, struct shell_sweep *sweep) {
+static bool have_seconds_passed(const struct shell_sweep *sweep) {
   const Weir__SweepBudget *budget = sweep->sweep->spec->budget;
   int64_t from_ms = sweep->sweep->from_unix_ms;
+  from_ms = from_ms ? from_ms : sweep->head->submitted_unix_ms;
+  return budget->has_seconds && (double)(clock_unix_ms() - from_ms) / 1e3 >= budget->seconds;
+}
+
+/* The log first, then what it says. */
+static void sweep_turn(struct coordinator_service *shell, struct shell_sweep *sweep) {
   if (sweep->is_refused || !sweep->is_head_written) {
     shell_sweep_save(shell, sweep);
     return;
   }
   if (sweep->is_deciding)
     return; /* the turn comes when that is done */
-  from_ms = from_ms ? from_ms : sweep->head->submitted_unix_ms;
-  if (budget->has_seconds && (double)(clock_unix_ms() - from_ms) / 1e3 >= budget->seconds)
+  if (have_seconds_passed(sweep))
     shell_sweep_end(shell, sweep, "budget.seconds have passed");
   observe(shell, sweep);
   if (!sweep->is_waiting && !sweep->sweep->end) {
@@ -247,6 +251,10 @@ int shell_sweep_extend(struct coordinator_service *shell, struct shell_sweep *sw
                    sweep->is_deleting ? "deleted" : "extended");
   if (sweep_check_extension(sweep->sweep, budget, err))
     return err->code;
+  if (!budget->has_seconds && have_seconds_passed(sweep))
+    return err_set(err, ERR_INVALID,
+                   "the budget.seconds of sweep '%s' have passed: give it as many as it is to go on for, too",
+                   sweep->id);
   extension.budget = (Weir__SweepBudget *)budget;
   extension.has_from_unix_ms = budget->has_seconds;
   extension.from_unix_ms = clock_unix_ms();

@@ -47,6 +47,19 @@ class Sweep:
     def info(self):
         return json.loads(self.ask("status", self.id, "--json").stdout)
 
+    def outlives(self, *deaths):
+        """Kills (records in the log, "coordinator", "server" or "worker") in turn, and starts another."""
+        for count, victim in deaths:
+            wait_for(lambda count=count: len(self.info()["records"]) >= count, f"{count} records")
+            process = {"coordinator": self.cluster.coordinator, "server": self.cluster.servers[0][0],
+                       "worker": self.cluster.workers[0]}[victim]
+            process.send(signal.SIGKILL)
+            if victim == "worker":
+                self.cluster.add_worker()
+                continue
+            process.wait()
+            self.cluster.start_coordinator() if victim == "coordinator" else self.cluster.restart_server(0)
+
     def ends(self):
         """Its log and its trials once it has ended."""
         self.ask("watch", self.id)
@@ -100,22 +113,7 @@ def test_deaths_change_nothing_of_the_log():
     expected = undisturbed(trials=8)
     with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster:
         sweep = Sweep(cluster, write_sweep(folder, trials=8))
-
-        def decided(count):
-            wait_for(lambda: len(sweep.info()["records"]) >= count, f"{count} records")
-        for count, victim in ((2, "coordinator"), (4, "worker"), (7, "server"), (10, "coordinator"), (13, "coordinator")):
-            decided(count)
-            if victim == "worker":
-                cluster.workers[0].send(signal.SIGKILL)
-                cluster.add_worker()
-            elif victim == "server":
-                cluster.servers[0][0].send(signal.SIGKILL)
-                cluster.servers[0][0].wait()
-                cluster.restart_server(0)
-            else:
-                cluster.coordinator.send(signal.SIGKILL)
-                cluster.coordinator.wait()
-                cluster.start_coordinator()
+        sweep.outlives((2, "coordinator"), (4, "worker"), (7, "server"), (10, "coordinator"), (13, "coordinator"))
         assert sweep.ends()["records"] == expected
 
 

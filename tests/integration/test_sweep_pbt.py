@@ -3,7 +3,6 @@ cluster and whatever dies."""
 import json
 import os
 import re
-import signal
 
 from harness import Cluster, Folder, kept, main, wait_for, weir
 from test_sweep import Sweep
@@ -108,20 +107,8 @@ def test_deaths_change_nothing_of_the_log():
     fork = next(number for number, record in enumerate(expected) if "fork" in record)
     with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster:
         sweep = Sweep(cluster, write_sweep(folder))
-        for count, victim in ((3, "coordinator"), (fork + 1, "coordinator"), (fork + 2, "server"), (fork + 4, "worker"),
-                              (fork + 6, "coordinator"), (fork + 8, "server"), (fork + 9, "coordinator")):
-            wait_for(lambda count=count: len(sweep.info()["records"]) >= count, f"{count} records")
-            if victim == "worker":
-                cluster.workers[0].send(signal.SIGKILL)
-                cluster.add_worker()
-            elif victim == "server":
-                cluster.servers[0][0].send(signal.SIGKILL)
-                cluster.servers[0][0].wait()
-                cluster.restart_server(0)
-            else:
-                cluster.coordinator.send(signal.SIGKILL)
-                cluster.coordinator.wait()
-                cluster.start_coordinator()
+        sweep.outlives((3, "coordinator"), (fork + 1, "coordinator"), (fork + 2, "server"), (fork + 4, "worker"),
+                       (fork + 6, "coordinator"), (fork + 8, "server"), (fork + 9, "coordinator"))
         assert sweep.ends()["records"] == expected
 
 

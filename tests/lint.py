@@ -22,7 +22,7 @@ THIRD_PARTY = {
     "nccl": ("worker/backend/cuda/",),
     "yaml.h": ("common/agree/spec",),
     "hiredis/": ("storage/redis/",),
-    "openssl/": ("common/base/sha256.c", "storage/redis/"),
+    "openssl/": ("common/base/sha256.c", "common/certs/", "storage/redis/"),
     "onnx.pb-c.h": ("model/onnx/", "client/"),
     "jansson.h": ("client/", "server/"),
     "jpeglib.h": ("worker/data/formats/image_jpeg.c",),

@@ -1,0 +1,206 @@
+/* weir certs: a private authority, certificates of members and clients, and what a folder of them holds. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "client/command.h"
+#include "common/base/memory.h"
+#include "common/certs/authority.h"
+#include "common/certs/folder.h"
+
+static int order_read(const struct args *args, struct cert_order *order, struct err *err);
+static int show_authority(const char *file, struct err *err);
+static int show_holder(const char *folder, struct err *err);
+
+static int init_run(const struct args *args) {
+  const char *folder = args->arguments[0];
+  struct err err = ERR_NONE;
+  if (authority_make(folder, &err))
+    return command_fail(&err);
+  printf("%s: an authority, and certificates in %s/", folder, folder);
+  for (int role = 0; role < CERT_ROLES; role++)
+    printf("%s%s", role == 0 ? "{" : ",", cert_role_name((enum cert_role)role));
+  puts("}");
+  printf("keep %s/ca-key.pem to yourself: with it anybody can make certificates that this authority's "
+         "holders trust\n",
+         folder);
+  return EXIT_DONE;
+}
+
+static int issue_run(const struct args *args) {
+  struct err err = ERR_NONE;
+  struct cert_order order;
+  char uri[CERT_TEXT_SIZE];
+  if (order_read(args, &order, &err) ||
+      authority_issue(args_text(args, "ca"), &order, args->arguments[0], &err))
+    return command_fail(&err);
+  cert_holder_uri(&order.holder, uri);
+  printf("%s: %s\n", args->arguments[0], uri);
+  return EXIT_DONE;
+}
+
+static int order_read(const struct args *args, struct cert_order *order, struct err *err) {
+  const char *role = args_text(args, "role"), *name = args_text(args, "name");
+  const char *tenant = args_text(args, "tenant"), *access = args_text(args, "access");
+  struct cert_holder *holder = &order->holder;
+  *order = (struct cert_order){.days = (int)args_count(args, "days")};
+  if (!args_text(args, "ca") || !role)
+    return err_set(err, ERR_INVALID, "certs issue: --ca CA_DIR and --role ROLE are needed");
+  if (cert_role_find(role, &holder->role, err))
+    return err_prefix(err, "certs issue: --role");
+  if (holder->role != CERT_CLIENT && (tenant || access))
+    return err_set(err, ERR_INVALID, "certs issue: --%s is for --role client", tenant ? "tenant" : "access");
+  if (cert_access_find(access ? access : "submitter", &holder->access, err))
+    return err_prefix(err, "certs issue: --access");
+  if (cert_word_set(holder->name, name ? name : role, "--name", err) ||
+      cert_word_set(holder->tenant, tenant ? tenant : "default", "--tenant", err))
+    return err_prefix(err, "certs issue");
+  return 0;
+}
+
+static int show_run(const struct args *args) {
+  const char *folder = args->arguments[0];
+  char *ca = mem_printf("%s/ca.pem", folder), *ca_key = mem_printf("%s/ca-key.pem", folder);
+  struct err err = ERR_NONE;
+  if (access(ca_key, F_OK) == 0)
+    show_authority(ca, &err);
+  else
+    show_holder(folder, &err);
+  free(ca_key);
+  free(ca);
+  fflush(stdout);
+  return err.code ? command_fail(&err) : EXIT_DONE;
+}
+
+static void print_facts(const struct cert_facts *facts) {
+  char begins[CERT_DATE_SIZE], ends[CERT_DATE_SIZE];
+  printf("authority    %s\n", facts->ca);
+  printf("valid from   %s\n", cert_date(facts->begins, begins));
+  printf("valid until  %s\n", cert_date(facts->ends, ends));
+  printf("serial       %s\n", facts->serial);
+  printf("sha256       %s\n", facts->fingerprint);
+}
+
+static int show_authority(const char *file, struct err *err) {
+  struct cert_facts facts;
+  if (cert_facts_read(file, &facts, err) == 0)
+    print_facts(&facts);
+  return err->code;
+}
+
+/* Shows also what cannot be used, and then why not. */
+static int show_holder(const char *folder, struct err *err) {
+  struct cert_files files;
+  struct cert_facts facts;
+  if (cert_files_read(folder, &files, err))
+    return err->code;
+  cert_files_check(&files, folder, &facts, err);
+  if (facts.holder.name[0]) {
+    printf("role         %s\nname         %s\n", cert_role_name(facts.holder.role), facts.holder.name);
+    if (facts.holder.role == CERT_CLIENT)
+      printf("tenant       %s\naccess       %s\n", facts.holder.tenant,
+             cert_access_name(facts.holder.access));
+  }
+  if (facts.serial[0])
+    print_facts(&facts);
+  cert_files_free(&files);
+  return err->code;
+}
+
+static const struct command_def command_certs_init = {
+    .name = "init",
+    .group = "certs",
+    .summary = "make a private authority, and a certificate for each role",
+    .arguments = "CA_DIR",
+    .min_arguments = 1,
+    .max_arguments = 1,
+    .description =
+        "Makes the folder CA_DIR: ca.pem and ca-key.pem, a private certificate authority that is valid for "
+        "ten "
+        "years, and below it the folders coordinator, server, worker, all and client, each with ca.pem, "
+        "cert.pem and key.pem, which are valid for a year. Copy each folder to the machines where that role "
+        "runs, and keep ca-key.pem to yourself. A folder that holds anything is left as it is.",
+    .examples = "weir certs init certs\n",
+    .run = init_run,
+};
+
+static const struct option_def issue_options[] = {
+    {.name = "ca",
+     .kind = OPTION_TEXT,
+     .value = "CA_DIR",
+     .help = "the authority's folder, of `weir certs init`."},
+    {.name = "role",
+     .kind = OPTION_TEXT,
+     .value = "ROLE",
+     .help = "what its holder is: coordinator, server, worker, all (any of these three) or client."},
+    {.name = "name",
+     .kind = OPTION_TEXT,
+     .value = "NAME",
+     .help = "the holder's name, of letters, digits, '.', '_' and '-'. Default: the role."},
+    {.name = "tenant",
+     .kind = OPTION_TEXT,
+     .value = "TENANT",
+     .help = "of a client: whose runs are its own. Default: default."},
+    {.name = "access",
+     .kind = OPTION_TEXT,
+     .value = "ACCESS",
+     .help = "of a client: viewer, submitter or operator. Default: submitter."},
+    {.name = "days",
+     .kind = OPTION_COUNT,
+     .value = "N",
+     .fallback = "365",
+     .least = 1,
+     .most = CERT_DAYS_MAX,
+     .help = "how long it is valid from now on, and no longer than the authority."},
+    {0}};
+
+static const struct command_def command_certs_issue = {
+    .name = "issue",
+    .group = "certs",
+    .summary = "make one more certificate",
+    .arguments = "OUT_DIR",
+    .min_arguments = 1,
+    .max_arguments = 1,
+    .description =
+        "Makes the folder OUT_DIR with ca.pem, cert.pem and key.pem, signed by the authority of --ca. The "
+        "certificate names its holder by one URI, spiffe://weir/ROLE/NAME, or "
+        "spiffe://weir/client/TENANT/ACCESS/NAME. A folder that holds anything is left as it is: a new "
+        "certificate gets a new folder.",
+    .options = issue_options,
+    .examples = "weir certs issue --ca certs --role worker --name gpu-7 gpu-7\n"
+                "weir certs issue --ca certs --role client --name ann --tenant vision --access viewer ann\n",
+    .run = issue_run,
+};
+
+static const struct command_def command_certs_show = {
+    .name = "show",
+    .group = "certs",
+    .summary = "what a folder's certificate says, and whether it can be used",
+    .arguments = "DIR",
+    .min_arguments = 1,
+    .max_arguments = 1,
+    .description =
+        "Prints whose certificate it is, who signed it, from when and until when it is valid, its serial "
+        "number "
+        "and its SHA-256. If it cannot be used, the reason follows, and the exit status is 2. Of an "
+        "authority's "
+        "folder it shows the authority.",
+    .examples = "weir certs show certs/worker\n",
+    .run = show_run,
+};
+
+static const struct command_def *const subcommands[] = {&command_certs_init, &command_certs_issue,
+                                                        &command_certs_show, NULL};
+
+const struct command_def command_certs = {
+    .name = "certs",
+    .summary = "make and show certificates of members and clients",
+    .arguments = "COMMAND",
+    .description =
+        "Certificates by which members of a cluster and its clients know each other, signed by a private "
+        "authority in a folder of yours. The commands:",
+    .subcommands = subcommands,
+    .examples = "weir certs init certs\n"
+                "weir certs issue --ca certs --role worker --name gpu-7 gpu-7\n"
+                "weir certs show gpu-7\n",
+};

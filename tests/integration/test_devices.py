@@ -2,9 +2,11 @@
 """Workers on GPUs: --device, machines without one, devices that are full or fail, runs on GPUs and CPUs together. The
 devices are made up: a stand-in that computes on the CPU (fake_cuda.c) for what the cluster makes of devices, and
 simulated ones (tests/simulation/cuda), which run the backend's own code, for the numbers."""
+import ctypes
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 
@@ -116,6 +118,19 @@ def test_a_plugin_that_is_no_library_is_refused():
                                       check=False, env=dict(os.environ, WEIR_CUDA=named or "."), cwd=folder.path,
                                       timeout=PATIENCE)
                 assert done.returncode == 2 and told in done.stderr and done.stderr.count("\n") == 1, (named, done)
+
+
+def test_a_plugin_that_is_only_found_is_not_loaded_without_a_driver():
+    try:
+        told = ctypes.CDLL("libcuda.so.1") and "invalid ELF header"
+    except OSError:
+        told = "there is no NVIDIA driver on this machine"
+    with Folder() as folder:
+        shutil.copy(program("weir-worker"), folder.path)
+        folder.file("weir-cuda.so", b"a text\n" * 999)
+        done = subprocess.run([folder.file("weir-worker"), "--device", "cuda"], capture_output=True, text=True, check=False,
+                              env={name: os.environ[name] for name in os.environ if name != "WEIR_CUDA"}, timeout=PATIENCE)
+        assert done.returncode == 2 and told in done.stderr, done
 
 
 def test_a_device_that_is_none_is_refused():

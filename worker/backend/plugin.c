@@ -35,6 +35,8 @@ static struct {
 } loaded = {.once = PTHREAD_ONCE_INIT};
 
 static void plugin_load_once(void);
+static char *named_path(const char *named);
+static int driver_check(struct err *err);
 static char *plugin_path(void);
 static const struct plugin *plugin_open(const char *path, struct err *err);
 static int plugin_check(const struct plugin *plugin, const char *path, struct err *err);
@@ -60,27 +62,41 @@ const struct backend_def *plugin_backend(const char *name, struct err *err) {
 }
 
 static void plugin_load_once(void) {
-  char *path = plugin_path();
+  const char *named = getenv("WEIR_CUDA");
+  bool is_named = named && *named;
+  char *path = is_named ? named_path(named) : plugin_path();
   if (!path)
     err_set(&loaded.err, ERR_NOT_FOUND,
             "there is no %s beside this program or in ../lib: install it there, or name it in WEIR_CUDA",
             plugin_file);
-  else
+  else if (is_named || driver_check(&loaded.err) == 0)
     loaded.plugin = plugin_open(path, &loaded.err);
   if (loaded.plugin)
     loaded.plugin->attach(trace_sink());
   free(path);
 }
 
-/* Freed by the caller; NULL: there is none. One that WEIR_CUDA names need not be there. */
+/* Freed by the caller. The plugin need not be there. */
+static char *named_path(const char *named) {
+  return strchr(named, '/') ? mem_strdup(named)
+                            : mem_printf("./%s", named); /* dlopen looks for a bare name elsewhere */
+}
+
+/* CUDA's libraries take a tenth of a second to load, which a machine without a driver is spared. */
+static int driver_check(struct err *err) {
+  void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (!driver)
+    return err_set(err, ERR_UNAVAILABLE, "%s", PLUGIN_NO_DRIVER);
+  dlclose(driver);
+  return ERR_OK;
+}
+
+/* Freed by the caller; NULL: there is none. */
 static char *plugin_path(void) {
   static const char *const folders[] = {"", "../lib/"};
-  const char *named = getenv("WEIR_CUDA");
   char self[4096];
   ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
   char *slash;
-  if (named && *named) /* dlopen looks for a bare name elsewhere than here */
-    return strchr(named, '/') ? mem_strdup(named) : mem_printf("./%s", named);
   self[length > 0 ? length : 0] = '\0';
   slash = strrchr(self, '/');
   if (!slash)

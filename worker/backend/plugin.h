@@ -30,6 +30,7 @@ struct plugin {
 };
 
 #define PLUGIN_BACKEND "cuda"
+#define PLUGIN_NO_DRIVER "there is no NVIDIA driver on this machine: install one for CUDA 13"
 
 /* What weir-cuda.so exports. */
 #define PLUGIN_SYMBOL "weir_plugin"
@@ -37,7 +38,7 @@ extern const struct plugin weir_plugin;
 
 /* Loads it once for the process: the file named by WEIR_CUDA, or weir-cuda.so beside the executable or in
    ../lib. NULL with an error: NOT_FOUND without such a file, UNAVAILABLE when it cannot be loaded (names the
-   library that is missing) or is of another build. Any thread. */
+   library that is missing), is of another build, or, not being named, finds no driver here. Any thread. */
 const struct plugin *plugin_load(struct err *err);
 
 /* A row of backend.def, or the plugin's backend where it has a device. NULL with an error: NOT_FOUND for an

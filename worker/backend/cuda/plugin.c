@@ -16,8 +16,7 @@ static int check_driver(struct err *err) {
   int driver = 0;
   cudaError_t status = cudaDriverGetVersion(&driver);
   if (status != cudaSuccess || driver == 0)
-    return err_set(err, ERR_UNAVAILABLE,
-                   "there is no NVIDIA driver on this machine: install one for CUDA 13");
+    return err_set(err, ERR_UNAVAILABLE, "%s", PLUGIN_NO_DRIVER);
   if (driver < DRIVER_NEEDED)
     return err_set(err, ERR_UNAVAILABLE,
                    "the NVIDIA driver is too old: it supports CUDA %d.%d, 13.0 is needed", driver / 1000,

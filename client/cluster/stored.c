@@ -127,6 +127,7 @@ void stored_run_info(const struct stored_run *run, Weir__RunInfo *info) {
   info->trial = record->trial;
   info->parent = record->parent;
   info->parent_step = record->parent_step;
+  info->base_to_come = record->base_to_come;
   info->parameters = record->parameters;
   info->blocks = (uint32_t)record->n_block_elems;
   info->incarnation = record->incarnation;

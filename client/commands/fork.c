@@ -62,7 +62,8 @@ const struct command_def command_fork = {
         "step, with the samples, the learning rate and the random numbers that follow; with nothing changed "
         "it ends "
         "in the weights of RUN. No block is copied. What becomes of RUN does not matter to it. The "
-        "command waits for a checkpoint that is still being written.\n"
+        "command waits for a checkpoint that is still being written. STEP may be one that RUN has yet to "
+        "come to: the new run then waits in the queue, and RUN makes a checkpoint there.\n"
         "\n"
         "PATH=VALUE gives a key of the spec another value, as with `weir submit`. It may be of the "
         "optimizer, the "
@@ -77,6 +78,7 @@ const struct command_def command_fork = {
     .options = fork_options,
     .examples = "weir fork fashion-mnist@500\n"
                 "weir fork fashion-mnist@500 train.optimizer.lr=0.01 --name slower\n"
+                "weir fork fashion-mnist@2000 train.optimizer.lr=0.005    # once it has come there\n"
                 "run=$(weir fork fashion-mnist-k3f9a2 train.steps=4000) && weir watch $run\n",
     .run = fork_run,
 };

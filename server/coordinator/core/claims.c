@@ -32,8 +32,10 @@ struct claims {
   struct share_supply supply;
 };
 
-/* One that is at its hold has nothing for workers to do. */
+/* One that is at its hold has nothing for workers to do; nor has a fork whose base is to come. */
 static bool is_claiming(const struct coordinator *coordinator, const struct run *run) {
+  if (run->origin.is_to_come)
+    return false;
   if (run->state != WEIR__RUN_STATE__RUNNING && coordinator_is_at_hold(run))
     return false;
   if (run->state == WEIR__RUN_STATE__QUEUED)
@@ -192,11 +194,13 @@ static bool is_wanting(const struct claims *claims, const struct run *but) {
 }
 
 /* Too few for its first start, because some were lost or others come first: those take what it has, or runs
-   might wait for each other for ever. */
+   might wait for each other for ever. A fork without workers has only memory, which is taken where it is
+   needed (coordinator_may_spill). */
 static void yield_workers(struct coordinator *coordinator, const struct claims *claims, struct run *run) {
   bool has_least = run->claim.owned == 0 && run->claim.held >= run->claim.least;
   if (run->state != WEIR__RUN_STATE__LOADING || run->is_begun || run->claim.whole > 0 || has_least ||
-      !coordinator_has_server(coordinator, run) || !is_wanting(claims, run))
+      run->is_adopting || coordinator_may_spill(run) || !coordinator_has_server(coordinator, run) ||
+      !is_wanting(claims, run))
     return;
   coordinator_new_incarnation(coordinator, run, run->base_step); /* servers may have been told of this one */
   coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__QUEUED);

@@ -109,6 +109,9 @@ static bool take_wish(struct coordinator *coordinator, const struct coordinator_
   case EVENT_RUN_HOLD:
     coordinator_hold_raised(coordinator, event->hold.run, event->hold.step);
     return true;
+  case EVENT_RUN_BASED:
+    coordinator_run_based(coordinator, &event->based);
+    return true;
   case EVENT_RUN_STOP:
     coordinator_run_stopped(coordinator, event->run);
     return true;

@@ -6,6 +6,7 @@
 
 #include "server/coordinator/core/settle.h"
 #include "server/coordinator/recovery/recovery.h"
+#include "server/coordinator/runs/checkpoints.h"
 #include "server/coordinator/shares/shares.h"
 #include "server/coordinator/state/candidates.h"
 #include "server/coordinator/state/checkpointing.h"
@@ -46,6 +47,9 @@ static bool may_say(struct coordinator *coordinator, const struct run *run, cons
 static void say_pausing(const struct run *run, struct clauses *clauses);
 static void say_moving(const struct coordinator *coordinator, const struct run *run, struct clauses *clauses);
 static void say_doubts(const struct run *run, struct clauses *clauses);
+static void say_to_come(const struct coordinator *coordinator, const struct run *run,
+                        struct clauses *clauses);
+static void say_pin(const struct run *run, struct clauses *clauses);
 static void say_quarantines(const struct coordinator *coordinator, const struct run *run,
                             struct clauses *clauses);
 
@@ -56,7 +60,9 @@ void coordinator_explain(struct coordinator *coordinator, struct run *run) {
   clauses.text[0] = 0;
   switch (run->state) {
   case WEIR__RUN_STATE__QUEUED:
-    if (!coordinator_has_server(coordinator, run))
+    if (run->origin.is_to_come)
+      say_to_come(coordinator, run, &clauses);
+    else if (!coordinator_has_server(coordinator, run))
       say_no_server(coordinator, run, &clauses);
     else if (coordinator_has_room(coordinator, run, &lack))
       say_workers(coordinator, run, &clauses);
@@ -70,6 +76,7 @@ void coordinator_explain(struct coordinator *coordinator, struct run *run) {
   case WEIR__RUN_STATE__RUNNING:
     say_pausing(run, &clauses);
     say_moving(coordinator, run, &clauses);
+    say_pin(run, &clauses);
     say_store(coordinator, run, &clauses);
     say_lost(coordinator, run, &clauses);
     say_unreached(run, &clauses);
@@ -129,6 +136,32 @@ static void say_moving(const struct coordinator *coordinator, const struct run *
                       ? ""
                       : ", but the other servers have no room for them");
   }
+}
+
+/* Of a fork, what its parent does instead of coming there. */
+static void say_to_come(const struct coordinator *coordinator, const struct run *run,
+                        struct clauses *clauses) {
+  const struct run *parent = coordinator_run(coordinator, run->origin.parent);
+  const char *state = parent ? coordinator_state_name(parent->state) : "";
+  unsigned long long step = run->origin.step;
+  if (!parent)
+    return;
+  if (coordinator_has_checkpoint(parent, step))
+    clauses_add(clauses, "waiting for the store: it takes over the checkpoint of step %llu of %s", step,
+                parent->id);
+  else if (parent->state == WEIR__RUN_STATE__HELD && parent->step < step)
+    clauses_add(clauses,
+                "waiting for step %llu of %s, which is held at step %llu ('weir set %s train.hold=%llu')",
+                step, parent->id, (unsigned long long)parent->step, parent->id, step);
+  else if (parent->state == WEIR__RUN_STATE__RUNNING)
+    clauses_add(clauses, "waiting for step %llu of %s", step, parent->id);
+  else
+    clauses_add(clauses, "waiting for step %llu of %s, which is %s", step, parent->id, state);
+}
+
+static void say_pin(const struct run *run, struct clauses *clauses) {
+  if (run->pin <= run->step)
+    clauses_add(clauses, "stands at step %llu until a fork has taken it over", (unsigned long long)run->pin);
 }
 
 static void say_store(const struct coordinator *coordinator, const struct run *run, struct clauses *clauses) {

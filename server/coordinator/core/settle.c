@@ -45,6 +45,8 @@ void coordinator_settle(struct coordinator *coordinator, const char *reported) {
   const struct run *only = reported ? coordinator_run(coordinator, reported) : NULL;
   bool has_weighed;
   coordinator->n_said = 0;
+  if (!reported)
+    coordinator_pins_settle(coordinator);
   for (int i = 0; i < coordinator->n_runs; i++)
     if (!coordinator_is_over(coordinator->runs[i])) {
       coordinator_recover(coordinator, coordinator->runs[i]);

@@ -38,7 +38,7 @@ static uint64_t state_of_run(const struct run *run) {
   bool has_doubts = run->reissue && run->reissue->doubts.n_open > 0;
   return (uint64_t)run->state | bit(run->is_begun, STATE_BITS) | bit(run->suspicion, STATE_BITS + 1) |
          bit(has_doubts, STATE_BITS + 2) | bit(coordinator_is_at_hold(run), STATE_BITS + 3) |
-         (uint64_t)run->n_refused << 32;
+         bit(run->origin.is_to_come, STATE_BITS + 4) | (uint64_t)run->n_refused << 32;
 }
 
 /* Whether it was another. */

@@ -191,6 +191,20 @@ bool coordinator_checkpoint_is_coming(const struct coordinator *coordinator, con
   return false;
 }
 
+bool coordinator_version_is_to_come(const struct coordinator *coordinator, const char *id, uint64_t step) {
+  const struct run *run = coordinator_run(coordinator, id);
+  bool stands_there;
+  if (!run || coordinator_is_over(run) || !plan_is_known(&run->plan) || step > run->plan.steps)
+    return false;
+  stands_there = step == run->step && (run->pin == step || run->origin.is_to_come);
+  return step > run->step || stands_there;
+}
+
+bool coordinator_plan_is_to_come(const struct coordinator *coordinator, const char *id) {
+  const struct run *run = coordinator_run(coordinator, id);
+  return run && !coordinator_is_over(run) && !plan_is_known(&run->plan);
+}
+
 bool coordinator_checkpoint_comes_again(const struct coordinator *coordinator, const char *id,
                                         uint64_t step) {
   const struct run *run = coordinator_run(coordinator, id);
@@ -250,6 +264,7 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
   info->sweep = run->sweep;
   info->trial = run->trial;
   info->parent_step = run->origin.step;
+  info->base_to_come = run->origin.is_to_come;
   info->hold = coordinator_run_hold(run) == UINT64_MAX ? 0 : coordinator_run_hold(run);
   info->weights_sha256 = (char *)run->weights_sha256;
   info->submitted_unix_ms = run->submitted_unix_ms;

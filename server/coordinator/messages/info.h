@@ -76,6 +76,10 @@ bool coordinator_list_checkpoints(const struct coordinator *coordinator, const c
    none, or it is in the store. */
 bool coordinator_checkpoint_is_coming(const struct coordinator *coordinator, const char *id,
                                       const uint64_t *wanted, uint64_t *step);
+/* Whether the run has yet to come to the version: a fork may wait for it. */
+bool coordinator_version_is_to_come(const struct coordinator *coordinator, const char *id, uint64_t step);
+/* How many steps it has is not known before its first worker has loaded its data. */
+bool coordinator_plan_is_to_come(const struct coordinator *coordinator, const char *id);
 /* Whether a checkpoint that was coming is still to come: a run that was rolled back since reaches the version
    again. */
 bool coordinator_checkpoint_comes_again(const struct coordinator *coordinator, const char *id, uint64_t step);

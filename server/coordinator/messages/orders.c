@@ -40,10 +40,12 @@ static uint64_t hold_of(const struct run *run) {
   return hold == UINT64_MAX ? 0 : hold;
 }
 
-/* That of workers, which also stand where the run is to move. */
+/* That of workers, which also stand where the run is to move, and where forks are to begin. */
 static uint64_t hold_of_workers(const struct run *run) {
   const struct checkpointing *making = &run->checkpointing;
-  return making->is_for_move && making->step < coordinator_run_hold(run) ? making->step : hold_of(run);
+  uint64_t moves_at = making->is_for_move ? making->step : UINT64_MAX;
+  uint64_t stands_at = moves_at < run->pin ? moves_at : run->pin;
+  return stands_at < coordinator_run_hold(run) ? stands_at : hold_of(run);
 }
 
 void coordinator_order_welcome(struct coordinator *coordinator, const struct member *member) {

@@ -13,6 +13,8 @@
 #include "server/coordinator/state/state.h"
 
 static void tell_progress(const struct run *run, Weir__Manifest *manifest);
+static Weir__RunRecord *record_of(const struct coordinator *coordinator, const struct run *run,
+                                  struct arena *arena);
 static Weir__RunReference *record_reference(struct arena *arena, const struct run *run);
 static Weir__Quarantine *record_quarantine(struct arena *arena, const struct quarantine *quarantine);
 
@@ -61,8 +63,20 @@ static void tell_progress(const struct run *run, Weir__Manifest *manifest) {
 }
 
 void coordinator_save(struct coordinator *coordinator, const struct run *run) {
-  struct arena *arena = &coordinator->actions->arena;
   struct coordinator_action *action = coordinator_act(coordinator, ACTION_SAVE);
+  action->run = run->id;
+  action->record = record_of(coordinator, run, &coordinator->actions->arena);
+  action->is_awaited = run->is_save_awaited || run->is_start_awaited || run->is_stop_awaited;
+}
+
+Weir__RunRecord *coordinator_run_record(const struct coordinator *coordinator, const char *id,
+                                        struct arena *arena) {
+  const struct run *run = coordinator_run(coordinator, id);
+  return run ? record_of(coordinator, run, arena) : NULL;
+}
+
+static Weir__RunRecord *record_of(const struct coordinator *coordinator, const struct run *run,
+                                  struct arena *arena) {
   Weir__RunRecord *record = arena_new(arena, sizeof *record);
   Weir__RunInfo info;
   coordinator_info_fill(coordinator, run, coordinator->now_ms, &info);
@@ -81,6 +95,7 @@ void coordinator_save(struct coordinator *coordinator, const struct run *run) {
   record->parent_step = run->origin.step;
   record->parent_incarnation = run->origin.incarnation + 1; /* 0 for INCARNATION_UNKNOWN */
   record->slots_step = run->origin.slots_step;
+  record->base_to_come = run->origin.is_to_come;
   record->block_elems = run->block_elems;
   record->n_block_elems = run->n_blocks;
   record->submitted_unix_ms = run->submitted_unix_ms;
@@ -104,9 +119,7 @@ void coordinator_save(struct coordinator *coordinator, const struct run *run) {
   record->evaluation = run->evaluation;
   record->train_seconds = info.train_seconds;
   record->samples_per_second = coordinator_has_result(run) ? info.samples_per_second : 0;
-  action->run = run->id;
-  action->record = record;
-  action->is_awaited = run->is_save_awaited || run->is_start_awaited || run->is_stop_awaited;
+  return record;
 }
 
 static Weir__RunReference *record_reference(struct arena *arena, const struct run *run) {

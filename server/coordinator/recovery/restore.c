@@ -34,21 +34,21 @@ static bool has_told_its_end(const struct run *run);
 void coordinator_run_restored(struct coordinator *coordinator, const struct restored_run *restored) {
   const Weir__RunRecord *record = restored->record;
   Weir__RunSpec *spec = record->spec ? spec_copy(record->spec) : NULL;
-  struct run_submission submission = {
-      .id = record->run,
-      .spec = spec,
-      .model_bytes = record->model_bytes,
-      .model_sha256 = record->model_sha256,
-      .outline_bytes = record->outline_bytes,
-      .model_pieces = record->model_pieces,
-      .outline_sha256 = record->outline_sha256,
-      .parameters = record->parameters,
-      .block_elems = record->block_elems,
-      .n_blocks = (uint32_t)record->n_block_elems,
-      .submitted_unix_ms = record->submitted_unix_ms,
-      .origin = {record->parent, record->parent_step, record->slots_step, record->parent_incarnation - 1},
-      .sweep = record->sweep,
-      .trial = record->trial};
+  struct run_submission submission = {.id = record->run,
+                                      .spec = spec,
+                                      .model_bytes = record->model_bytes,
+                                      .model_sha256 = record->model_sha256,
+                                      .outline_bytes = record->outline_bytes,
+                                      .model_pieces = record->model_pieces,
+                                      .outline_sha256 = record->outline_sha256,
+                                      .parameters = record->parameters,
+                                      .block_elems = record->block_elems,
+                                      .n_blocks = (uint32_t)record->n_block_elems,
+                                      .submitted_unix_ms = record->submitted_unix_ms,
+                                      .origin = {record->parent, record->parent_step, record->slots_step,
+                                                 record->parent_incarnation - 1, record->base_to_come},
+                                      .sweep = record->sweep,
+                                      .trial = record->trial};
   struct err err = ERR_NONE;
   struct run *run;
   if (restored->now_unix_ms)
@@ -66,6 +66,7 @@ void coordinator_run_restored(struct coordinator *coordinator, const struct rest
   coordinator_run_set_message(run, record->message);
   run->is_bad_input = record->bad_input;
   run->has_diverged = record->diverged;
+  coordinator->has_pins |= record->base_to_come;
   run->incarnation = record->incarnation;
   run->base_step = record->base_step;
   run->finished_unix_ms = record->finished_unix_ms;

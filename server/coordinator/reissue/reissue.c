@@ -42,7 +42,7 @@ void coordinator_late(struct coordinator *coordinator, struct member *server, co
   struct reissue *reissue;
   bool is_partial;
   if (!run || run->state != WEIR__RUN_STATE__RUNNING || late->step > run->plan.steps ||
-      run->checkpointing.is_for_move) /* its workers stand still, as they are to */
+      coordinator_stands(run)) /* its workers stand still, as they are to */
     return;
   microbatches.n_duties = late->step < run->plan.steps ? run->plan.microbatches : 0;
   chunks.n_duties = plan_evaluates(&run->plan, late->step) ? run->plan.eval_chunks : 0;

@@ -41,7 +41,7 @@ void coordinator_checkpoint_when_due(struct coordinator *coordinator, struct run
   struct checkpointing *making = &run->checkpointing;
   uint64_t newest = run->step > making->newest ? run->step : making->newest;
   uint64_t soon = newest + making->lead, step;
-  bool is_due;
+  bool is_due, is_beyond = making->step > run->pin; /* where nothing is computed for now */
   if (!coordinator_has_blocks(run) || making->is_committing || coordinator_lost_servers(run) > 0 ||
       coordinator->now_ms < making->retry_ms)
     return;
@@ -49,12 +49,17 @@ void coordinator_checkpoint_when_due(struct coordinator *coordinator, struct run
     checkpoint_stand(coordinator, run);
     return;
   }
-  if (is_awaited(run, making->step > newest && making->step <= soon))
+  if (!is_beyond && is_awaited(run, making->step > newest && making->step <= soon))
     return;
   is_due = is_due_now(coordinator, run);
-  if (making->step && !run->is_pausing && !run->is_moving && (!is_due || making->step <= soon))
+  if (making->step && !is_beyond && !run->is_pausing && !run->is_moving && (!is_due || making->step <= soon))
     return; /* it is on its way */
   step = !is_due ? next_boundary(&run->plan, soon) : stands_still(run, newest) ? newest : soon;
+  if (step > run->pin) { /* forks wait for that one, and nothing later is computed meanwhile */
+    step = run->pin;
+    if (coordinator_has_checkpoint(run, step) && !run->is_pausing && !run->is_moving)
+      return;
+  }
   if (step < run->plan.steps && step < coordinator_run_hold(run)) /* there it has one in any case */
     checkpoint_order(coordinator, run, step);
 }
@@ -290,7 +295,7 @@ void coordinator_store_emptied(struct coordinator *coordinator) {
     run->is_save_due = true;
     run->checkpointing.is_missed = run->step > 0;
     run->checkpointing.retry_ms = 0;
-    if (!run->is_load_due || coordinator_is_over(run))
+    if (!run->is_load_due || coordinator_is_over(run) || run->origin.is_to_come)
       continue;
     if (run->origin.step) {
       coordinator_fail_without_base(coordinator, run, "the store was emptied");

@@ -63,7 +63,7 @@ void coordinator_stop_training(struct coordinator *coordinator, struct run *run)
 }
 
 void coordinator_pause_now(struct coordinator *coordinator, struct run *run) {
-  uint64_t step = coordinator_newest_checkpoint(run);
+  uint64_t step = run->origin.is_to_come ? run->origin.step : coordinator_newest_checkpoint(run);
   char message[64];
   if (coordinator_has_lost_base(run)) {
     coordinator_fail_without_base(coordinator, run, "it cannot be paused");
@@ -90,7 +90,8 @@ void coordinator_run_resumed(struct coordinator *coordinator, const char *id, ui
   if (!run || (run->state != WEIR__RUN_STATE__PAUSED && run->state != WEIR__RUN_STATE__FAILED &&
                run->state != WEIR__RUN_STATE__CANCELLED))
     return;
-  if (step < run->origin.step || (step > 0 && !coordinator_has_checkpoint(run, step))) {
+  if (step < run->origin.step ||
+      (step > 0 && !run->origin.is_to_come && !coordinator_has_checkpoint(run, step))) {
     log_event(LOG_WARN, "coordinator", "resume_ignored", "run=%s step=%llu: no such checkpoint", run->id,
               (unsigned long long)step);
     return;
@@ -109,6 +110,7 @@ void coordinator_run_resumed(struct coordinator *coordinator, const char *id, ui
   run->reload_ms = 0;
   free(run->refusal);
   run->refusal = NULL;
+  coordinator->has_pins |= run->origin.is_to_come;
   *run->cause = 0;
   coordinator_run_set_message(run, "");
   coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__QUEUED);

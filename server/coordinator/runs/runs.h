@@ -4,6 +4,7 @@
    pause.c     stopped and taken up again at people's wish
    hold.c      held at a version, and let go on
    spill.c     held, with their blocks in the store alone
+   pins.c      versions of them that forks wait for
    progress.c  what servers report, up to the last version */
 #ifndef WEIR_SERVER_COORDINATOR_RUNS_RUNS_H
 #define WEIR_SERVER_COORDINATOR_RUNS_RUNS_H
@@ -97,6 +98,17 @@ void coordinator_progress_reset(struct run *run, uint64_t step);
 void coordinator_measure_anew(struct coordinator *coordinator, struct run *run);
 void coordinator_clock_start(struct coordinator *coordinator, struct run *run);
 void coordinator_clock_stop(struct coordinator *coordinator, struct run *run);
+
+/* pins.c. A fork whose base is to come (origin.is_to_come) is QUEUED, and has nothing of the cluster. Its
+   parent makes a checkpoint of that version, and its workers stand there until the fork has what it begins
+   with: its base in the store and, where there is room, its blocks in the memory of the parent's servers. */
+/* Forks that wait go on where they can, or fail where their version will not be made; runs know what is
+   waited for. */
+void coordinator_pins_settle(struct coordinator *coordinator);
+/* Whether a fork needs the run's checkpoint of that version. */
+bool coordinator_is_pinned(const struct coordinator *coordinator, const struct run *run, uint64_t step);
+/* The shell has taken over the base of a fork, or could not. */
+void coordinator_run_based(struct coordinator *coordinator, const struct based_run *based);
 
 /* spill.c */
 /* Servers drop the blocks of the run, which coordinator_may_spill (room.h). */

@@ -9,11 +9,18 @@
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 
-/* In a new incarnation, so that a server which comes back with its part is told to drop it. */
+/* In a new incarnation, so that a server which comes back with its part is told to drop it. A fork that has
+   not begun waits in the queue again. */
 void coordinator_spill(struct coordinator *coordinator, struct run *run) {
   CHECK(coordinator_may_spill(run));
   log_event(LOG_INFO, "coordinator", "run_spilled", "run=%s step=%llu", run->id,
             (unsigned long long)run->step);
+  if (run->state == WEIR__RUN_STATE__LOADING) {
+    coordinator_new_incarnation(coordinator, run, run->base_step);
+    coordinator_run_set_message(run, "");
+    coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__QUEUED);
+    return;
+  }
   for (int i = 0; i < run->n_servers; i++)
     if (run->servers[i].member)
       coordinator_order_unload(coordinator, run->id, run->servers[i].member, "the run is held, and spilled");
@@ -50,8 +57,8 @@ bool coordinator_make_room(struct coordinator *coordinator, const struct run *ru
 
 /* It is to get blocks: it waits in the queue, or was spilled and is to be stopped. */
 static bool is_waiting(const struct coordinator *coordinator, const struct run *run) {
-  return (run->state == WEIR__RUN_STATE__QUEUED || (run->is_spilled && run->is_stopping)) &&
-         coordinator_has_server(coordinator, run);
+  bool is_queued = run->state == WEIR__RUN_STATE__QUEUED && !run->origin.is_to_come;
+  return (is_queued || (run->is_spilled && run->is_stopping)) && coordinator_has_server(coordinator, run);
 }
 
 void coordinator_spill_when_needed(struct coordinator *coordinator) {

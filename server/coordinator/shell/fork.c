@@ -16,25 +16,27 @@
 #include "common/settle/spec_settle.h"
 #include "model/stages/cuts.h"
 #include "server/coordinator/messages/info.h"
+#include "server/coordinator/messages/record.h"
 #include "server/coordinator/shell/sweeps.h"
 
-enum { SETTINGS_MAX = 100, NOTES_MAX = 2 };
+enum { SETTINGS_MAX = 100, NOTES_MAX = 3 };
 
-/* A fork that a call asks for, or a sweep. */
+/* A fork that a call asks for, or a sweep; or one that has waited for its base (base.is_late). */
 struct forking {
   struct task task;
   struct coordinator_service *shell;
-  struct rpc_call *call; /* NULL: a sweep */
-  char *sweep;           /* NULL: a call */
+  struct rpc_call *call; /* NULL: no call does */
+  char *sweep;           /* NULL: no sweep does */
   uint32_t trial;
+  bool is_to_come;     /* what it is to begin with; it only waits for that so far */
   Weir__RunSpec *spec; /* of the fork */
   struct fork_base base;
   /* what `slow` finds */
-  Weir__RunRecord *record;  /* of the parent */
-  Weir__Manifest *manifest; /* its checkpoint */
+  Weir__RunRecord *record;  /* of the parent; of one that is to come to the step known before */
+  Weir__Manifest *manifest; /* its checkpoint; NULL: to come */
   Weir__Plan plan;          /* of the fork */
   uint64_t slots_step;
-  char id[RUN_ID_SIZE]; /* of a trial from the beginning */
+  char id[RUN_ID_SIZE]; /* of a call's fork drawn by `slow` */
   char *notes[NOTES_MAX];
   size_t n_notes;
   struct err err;
@@ -47,6 +49,7 @@ static int find_layout(struct forking *forking);
 static int check_model(struct forking *forking);
 static void forking_accept(struct task *task);
 static void trial_accept(struct forking *forking);
+static void base_accept(struct forking *forking);
 static void run_queue(struct forking *forking);
 
 static void forking_free(struct forking *forking) {
@@ -66,8 +69,19 @@ void fork_base_free(struct fork_base *base) {
   free(base);
 }
 
+/* As the store will have it: it may not have the plan yet. */
+static Weir__RunRecord *copy_record(struct coordinator_service *shell, const char *run) {
+  Weir__RunRecord *copy;
+  struct arena arena;
+  arena_init(&arena);
+  copy = message_copy(coordinator_run_record(shell->core, run, &arena));
+  arena_fini(&arena);
+  return copy;
+}
+
 void shell_fork_begin(struct coordinator_service *shell, struct rpc_call *call,
-                      const Weir__ForkRequest *request, const char *parent, uint64_t step) {
+                      const Weir__ForkRequest *request, const struct fork_point *point) {
+  const char *parent = point->parent;
   struct spec_source settings = {.file = parent,
                                  .settings = (const char *const *)request->settings,
                                  .n_settings = (int)request->n_settings};
@@ -89,8 +103,11 @@ void shell_fork_begin(struct coordinator_service *shell, struct rpc_call *call,
   *forking = (struct forking){.task.run = forking_check,
                               .shell = shell,
                               .call = call,
+                              .is_to_come = point->is_to_come,
                               .spec = spec,
-                              .base = {.parent = mem_strdup(parent), .step = step}};
+                              .base = {.parent = mem_strdup(parent), .step = point->step}};
+  if (point->is_to_come)
+    forking->record = copy_record(shell, parent);
   if (task_offer(shell->slow, &forking->task))
     return;
   rpc_call_fail(call, ERR_BUSY, "too many downloads and submissions wait");
@@ -112,6 +129,23 @@ int shell_fork_trial(struct coordinator_service *shell, const struct trial_fork 
   return err_set(err, ERR_BUSY, "too many downloads and submissions wait");
 }
 
+void shell_fork_base(struct coordinator_service *shell, const char *run) {
+  struct forking *forking = mem_new(sizeof *forking);
+  Weir__RunInfo info;
+  CHECK(coordinator_run_info(shell->core, run, shell_now_ms(), &info));
+  *forking = (struct forking){
+      .task.run = forking_check,
+      .shell = shell,
+      .spec = spec_copy(coordinator_run_spec(shell->core, run)),
+      .base = {.parent = mem_strdup(info.parent), .step = info.parent_step, .is_late = true}};
+  snprintf(forking->id, sizeof forking->id, "%s", run);
+  if (task_offer(shell->slow, &forking->task))
+    return;
+  err_set(&forking->err, ERR_BUSY, "too many downloads and submissions wait");
+  forking->task.run = forking_accept;
+  task_post(shell->event_loop, &forking->task); /* asked again in a second */
+}
+
 static void forking_check(struct task *task) {
   struct forking *forking = TASK_OWNER(task, struct forking, task);
   struct coordinator_service *shell = forking->shell;
@@ -119,7 +153,7 @@ static void forking_check(struct task *task) {
   if (!shell_is_leading(shell, why))
     err_set(&forking->err, ERR_UNAVAILABLE, "%s", why);
   else if (read_parent(forking) == 0 && check_plan(forking) == 0 && find_layout(forking) == 0 &&
-           check_model(forking) == 0 && !forking->sweep)
+           check_model(forking) == 0 && forking->call)
     run_id_draw(shell->store, forking->spec->name, forking->id, &forking->err);
   forking->task.run = forking_accept;
   task_post(shell->event_loop, &forking->task); /* bounded by the tasks of `slow` */
@@ -138,18 +172,20 @@ static int read_base(struct coordinator_service *shell, const struct fork_base *
 
 static int read_parent(struct forking *forking) {
   struct store *store = forking->shell->store;
-  if (read_base(forking->shell, &forking->base, &forking->manifest, &forking->err) == 0 &&
-      checkpoint_find_run(store, forking->base.parent, &forking->record, &forking->err) == 0 &&
-      (!forking->record->reference || forking->record->n_block_elems != forking->manifest->n_blocks ||
-       strcmp(forking->record->model_sha256, forking->manifest->model_sha256)))
-    err_set(&forking->err, ERR_CORRUPT, "store: the record of run '%s' does not fit its checkpoint",
+  struct err *err = &forking->err;
+  if (forking->is_to_come || read_base(forking->shell, &forking->base, &forking->manifest, err) ||
+      checkpoint_find_run(store, forking->base.parent, &forking->record, err))
+    return err->code;
+  if (!forking->record->reference || forking->record->n_block_elems != forking->manifest->n_blocks ||
+      strcmp(forking->record->model_sha256, forking->manifest->model_sha256))
+    err_set(err, ERR_CORRUPT, "store: the record of run '%s' does not fit its checkpoint",
             forking->base.parent);
-  return forking->err.code;
+  return err->code;
 }
 
 /* Of the parent's data. */
 static int check_plan(struct forking *forking) {
-  const Weir__Plan *of = forking->manifest->plan;
+  const Weir__Plan *of = forking->manifest ? forking->manifest->plan : forking->record->plan;
   struct plan plan;
   if (plan_init(&plan, forking->spec, of->train_samples, of->eval_samples, &forking->err))
     return forking->err.code;
@@ -171,17 +207,27 @@ static int check_plan(struct forking *forking) {
   return 0;
 }
 
+/* How the blocks of the base lie: those that a run writes itself lie by its own spec. */
+static const Weir__RunSpec *layout_of_base(const struct forking *forking) {
+  const Weir__Manifest *manifest = forking->manifest;
+  if (!manifest)
+    return forking->record->spec;
+  return manifest->layout_spec ? manifest->layout_spec : manifest->spec;
+}
+
 /* What the optimizer keeps goes on where it is laid out alike, and begins anew elsewhere; so does the
  * average.
  */
 static int find_layout(struct forking *forking) {
   const Weir__Manifest *manifest = forking->manifest;
-  Weir__RunSpec *was = spec_copy(manifest->layout_spec ? manifest->layout_spec : manifest->spec);
+  Weir__RunSpec *was = spec_copy(layout_of_base(forking));
   Weir__RunSpec *now = spec_copy(forking->spec);
   if (optimizer_settle(was->train->optimizer, &forking->err) == 0 &&
       optimizer_settle(now->train->optimizer, &forking->err) == 0) {
     bool are_alike = optimizer_slots_are_alike(was->train->optimizer, now->train->optimizer);
-    forking->slots_step = are_alike ? manifest->slots_step : forking->base.step;
+    forking->slots_step = !are_alike ? forking->base.step
+                          : manifest ? manifest->slots_step
+                                     : forking->record->slots_step;
     forking->base.is_laid_out_otherwise = !are_alike || !was->train->average != !now->train->average;
     if (!are_alike)
       forking->notes[forking->n_notes++] = mem_printf("the optimizer keeps other values of each weight than "
@@ -191,6 +237,9 @@ static int find_layout(struct forking *forking) {
       forking->notes[forking->n_notes++] =
           mem_printf("%s kept no average: it begins with the weights of step %" PRIu64, forking->base.parent,
                      forking->base.step);
+    if (forking->is_to_come)
+      forking->notes[forking->n_notes++] =
+          mem_printf("it waits until %s has come to step %" PRIu64, forking->base.parent, forking->base.step);
   }
   spec_free(was);
   spec_free(now);
@@ -214,9 +263,9 @@ static int check_model(struct forking *forking) {
                                         .samples = train->batch / train->microbatches},
                  &model, &forking->err) == 0 &&
       model_cuts_find(model, forking->spec, &wanted, &cuts, &forking->err) == 0 &&
-      model->n_blocks != forking->manifest->n_blocks)
-    err_set(&forking->err, ERR_CORRUPT, "the checkpoint has %zu blocks, the model %u",
-            forking->manifest->n_blocks, model->n_blocks);
+      model->n_blocks != record->n_block_elems)
+    err_set(&forking->err, ERR_CORRUPT, "the checkpoint has %zu blocks, the model %u", record->n_block_elems,
+            model->n_blocks);
   model_cuts_fini(&cuts);
   model_close(model);
   buffer_put(file);
@@ -226,7 +275,9 @@ static int check_model(struct forking *forking) {
 static void forking_accept(struct task *task) {
   struct forking *forking = TASK_OWNER(task, struct forking, task);
   struct coordinator_service *shell = forking->shell;
-  if (forking->sweep)
+  if (forking->base.is_late)
+    base_accept(forking);
+  else if (forking->sweep)
     trial_accept(forking);
   else if (shell_turns_away(shell, forking->call))
     ;
@@ -255,15 +306,49 @@ static void trial_accept(struct forking *forking) {
   shell_trial_forked(shell, forking->sweep, forking->trial, err);
 }
 
+/* As a fork's own: the checkpoint that it has of its parent's. */
+static void base_info(const Weir__Manifest *manifest, Weir__CheckpointInfo *info) {
+  checkpoint_info(manifest, info);
+  info->incarnation = info->written_bytes = 0;
+  info->weights_sha256 = "";
+}
+
+/* What is over when it is tried again is: the parent comes to that version again where it is gone. */
+static void base_accept(struct forking *forking) {
+  struct coordinator_service *shell = forking->shell;
+  const struct err *err = &forking->err;
+  struct coordinator_event event = {.kind = EVENT_RUN_BASED, .based = {.run = forking->id}};
+  bool is_final = err->code == ERR_INVALID || err->code == ERR_CORRUPT;
+  struct fork_base *base;
+  Weir__CheckpointInfo info;
+  if (!coordinator_run_model(shell->core, forking->id) || coordinator_run_is_over(shell->core, forking->id))
+    return;
+  if (!err->code) {
+    base = mem_new(sizeof *base);
+    *base = forking->base;
+    base->parent = mem_strdup(forking->base.parent);
+    base_info(forking->manifest, &info);
+    event.based.base = &info;
+    event.based.slots_step = forking->slots_step;
+    event.based.incarnation = forking->manifest->incarnation;
+    shell_saves_await_base(shell, forking->id, base);
+  } else if (is_final) {
+    event.based.error = err->text;
+  } else {
+    log_event(LOG_WARN, "coordinator", "base_not_read", "run=%s reason=\"%s\"", forking->id, err->text);
+  }
+  shell_step(shell, &event);
+}
+
 /* The call is answered when the run is in the store. */
 static void run_queue(struct forking *forking) {
   struct coordinator_service *shell = forking->shell;
   const Weir__RunRecord *record = forking->record;
-  struct fork_base *base = mem_new(sizeof *base);
+  struct fork_base *base = NULL;
   struct live_model *live = shell_find_model(shell, forking->base.parent);
   Weir__ForkReply reply = WEIR__FORK_REPLY__INIT;
   Weir__CheckpointInfo info;
-  struct run_inheritance inheritance = {&forking->plan, record->reference, &info};
+  struct run_inheritance inheritance = {&forking->plan, record->reference, NULL};
   struct run_submission submission = {.id = forking->id,
                                       .spec = forking->spec,
                                       .model_bytes = record->model_bytes,
@@ -275,20 +360,26 @@ static void run_queue(struct forking *forking) {
                                       .block_elems = record->block_elems,
                                       .n_blocks = (uint32_t)record->n_block_elems,
                                       .submitted_unix_ms = clock_unix_ms(),
-                                      .origin = {forking->base.parent, forking->base.step,
-                                                 forking->slots_step, forking->manifest->incarnation},
+                                      .origin = {.parent = forking->base.parent,
+                                                 .step = forking->base.step,
+                                                 .slots_step = forking->slots_step,
+                                                 .incarnation = INCARNATION_UNKNOWN,
+                                                 .is_to_come = forking->is_to_come},
                                       .inheritance = &inheritance,
                                       .sweep = forking->sweep,
                                       .trial = forking->trial};
-  *base = forking->base;
-  base->parent = mem_strdup(forking->base.parent);
+  if (!forking->is_to_come) {
+    base = mem_new(sizeof *base);
+    *base = forking->base;
+    base->parent = mem_strdup(forking->base.parent);
+    base_info(forking->manifest, &info);
+    inheritance.base = &info;
+    submission.origin.incarnation = forking->manifest->incarnation;
+  }
   reply.run = forking->id;
   reply.step = forking->base.step;
   reply.notes = forking->notes;
   reply.n_notes = forking->n_notes;
-  checkpoint_info(forking->manifest, &info);
-  info.incarnation = info.written_bytes = 0;
-  info.weights_sha256 = "";
   if (live)
     shell_keep_model(shell, forking->id, record->model_sha256, run_model_get(live->model));
   shell_saves_await_fork(shell, forking->call, base, &reply);

@@ -4,16 +4,27 @@
 
 #include "server/coordinator/shell/shell.h"
 
-/* Begins the fork that is asked for; the call is answered later, or refused at once. parent: its whole id.
-   step: of a checkpoint that it has. */
-void shell_fork_begin(struct coordinator_service *shell, struct rpc_call *call,
-                      const Weir__ForkRequest *request, const char *parent, uint64_t step);
+/* A version of a run, to be forked. */
+struct fork_point {
+  const char *parent; /* its whole id */
+  uint64_t step;      /* of a checkpoint that it has, or */
+  bool is_to_come;    /* of one that it is to make */
+};
 
-/* What goes to the store with the first record of a fork: its own manifest of its parent's blocks. */
+/* Begins the fork that is asked for; the call is answered later, or refused at once. */
+void shell_fork_begin(struct coordinator_service *shell, struct rpc_call *call,
+                      const Weir__ForkRequest *request, const struct fork_point *point);
+
+/* Event loop: takes over the base of a fork that has waited for it; then EVENT_RUN_BASED, in any case. */
+void shell_fork_base(struct coordinator_service *shell, const char *run);
+
+/* What goes to the store with the first record of a fork, or the first after it has waited for its base: its
+ * own manifest of its parent's blocks. */
 struct fork_base {
   char *parent;
   uint64_t step;
   bool is_laid_out_otherwise; /* the blocks are not as the fork's own spec lays them out */
+  bool is_late;               /* the fork was there before */
 };
 
 /* A trial of a sweep that goes on with what another one has come to. */

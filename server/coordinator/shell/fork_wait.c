@@ -1,5 +1,6 @@
-/* Which checkpoint a fork begins with: one that is in the store or, of a version that the run has come to,
-   one that is still being written, for which the call waits. */
+/* Which checkpoint a fork begins with: one that is in the store, one that is still being written, of a
+   version that the run has come to, for which the call waits, or one of a version to come, for which the fork
+   waits. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -9,58 +10,61 @@
 
 enum { FORK_WAITS_MAX = 256, WAIT_MS = 45000 };
 
-/* A call that waits; in shell->fork_waits. */
+/* A call that waits for a checkpoint, or for the plan of the run; in shell->fork_waits. */
 struct fork_wait {
   struct rpc_call *call;
   Weir__ForkRequest *request;
   char *parent;
   uint64_t step, until_ms;
+  bool is_for_plan; /* the version may be one to come, for which no call waits */
   struct fork_wait *next;
 };
 
 static bool wait_is_over(struct coordinator_service *shell, struct fork_wait *wait, uint64_t now_ms);
 static void fork_await(struct coordinator_service *shell, struct rpc_call *call,
                        const Weir__ForkRequest *request, const char *parent, uint64_t step);
-static void explain_step(struct coordinator_service *shell, const char *parent, uint64_t step,
-                         struct err *err);
+static bool fork_pick(struct coordinator_service *shell, const char *parent, const uint64_t *wanted,
+                      struct fork_point *point, struct err *err);
 
 static void fork_run(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
   const Weir__ForkRequest *request = message;
   const char *parent = shell_find_run(shell, call, request->run);
   const uint64_t *wanted = request->has_step ? &request->step : NULL;
+  struct fork_point point;
   struct err err = ERR_NONE;
   uint64_t step = 0;
   if (!parent)
     return;
-  if (coordinator_checkpoint_is_coming(shell->core, parent, wanted, &step)) {
+  if (coordinator_checkpoint_is_coming(shell->core, parent, wanted, &step))
     fork_await(shell, call, request, parent, step);
-  } else if (shell_pick_checkpoint(shell, parent, wanted, &step, &err)) {
-    shell_fork_begin(shell, call, request, parent, step);
-  } else {
-    if (wanted)
-      explain_step(shell, parent, *wanted, &err);
+  else if (wanted && coordinator_plan_is_to_come(shell->core, parent))
+    fork_await(shell, call, request, parent, *wanted);
+  else if (fork_pick(shell, parent, wanted, &point, &err))
+    shell_fork_begin(shell, call, request, &point);
+  else
     rpc_call_finish(call, &err);
-  }
 }
 
-/* Of a step that the run has not come to: that says more than which checkpoints it has. */
-static void explain_step(struct coordinator_service *shell, const char *parent, uint64_t step,
-                         struct err *err) {
+/* NULL: the newest. */
+static bool fork_pick(struct coordinator_service *shell, const char *parent, const uint64_t *wanted,
+                      struct fork_point *point, struct err *err) {
   Weir__RunInfo info;
+  *point = (struct fork_point){.parent = parent};
+  if (shell_pick_checkpoint(shell, parent, wanted, &point->step, err))
+    return true;
   CHECK(coordinator_run_info(shell->core, parent, shell_now_ms(), &info));
-  if (info.steps > 0 && step > info.steps)
+  if (!wanted)
+    return false;
+  if (coordinator_version_is_to_come(shell->core, parent, *wanted)) {
+    *err = ERR_NONE;
+    point->step = *wanted;
+    point->is_to_come = true;
+    return true;
+  }
+  if (info.steps > 0 && *wanted > info.steps)
     err_set(err, ERR_NOT_FOUND, "run '%s' has %" PRIu64 " steps: there is no step %" PRIu64, parent,
-            info.steps, step);
-  else if (info.state == WEIR__RUN_STATE__HELD && step > info.step)
-    err_set(err, ERR_NOT_FOUND,
-            "run '%s' is held at step %" PRIu64 ": fork it there, or raise its hold first ('weir set %s "
-            "train.hold=%" PRIu64 "')",
-            parent, info.step, parent, step);
-  else if (!coordinator_run_is_over(shell->core, parent) && step > info.step)
-    err_set(err, ERR_NOT_FOUND,
-            "run '%s' has come to step %" PRIu64 ", not yet to %" PRIu64
-            ": a fork begins with a checkpoint, and 'weir checkpoints %s' lists those that are there",
-            parent, info.step, step, parent);
+            info.steps, *wanted);
+  return false;
 }
 
 static void fork_await(struct coordinator_service *shell, struct rpc_call *call,
@@ -76,6 +80,7 @@ static void fork_await(struct coordinator_service *shell, struct rpc_call *call,
                              .parent = mem_strdup(parent),
                              .step = step,
                              .until_ms = shell_now_ms() + WAIT_MS,
+                             .is_for_plan = coordinator_plan_is_to_come(shell->core, parent),
                              .next = shell->fork_waits};
   shell->fork_waits = wait;
   shell->n_fork_waits++;
@@ -100,23 +105,37 @@ void shell_forks_turn(struct coordinator_service *shell, uint64_t now_ms) {
   }
 }
 
+static bool is_coming(struct coordinator_service *shell, const struct fork_wait *wait) {
+  uint64_t step;
+  return wait->is_for_plan ? coordinator_checkpoint_is_coming(shell->core, wait->parent, &wait->step, &step)
+                           : coordinator_checkpoint_comes_again(shell->core, wait->parent, wait->step);
+}
+
 /* The call is then answered, or the fork begins. */
 static bool wait_is_over(struct coordinator_service *shell, struct fork_wait *wait, uint64_t now_ms) {
   struct err err = ERR_NONE;
-  uint64_t step;
+  struct fork_point point;
   Weir__RunInfo info;
   if (!coordinator_run_info(shell->core, wait->parent, now_ms, &info)) {
     rpc_call_fail(wait->call, ERR_NOT_FOUND, "run '%s' was deleted", wait->parent);
     return true;
   }
-  if (coordinator_checkpoint_comes_again(shell->core, wait->parent, wait->step)) {
+  if (coordinator_plan_is_to_come(shell->core, wait->parent)) {
+    if (now_ms < wait->until_ms)
+      return false;
+    rpc_call_fail(
+        wait->call, ERR_UNAVAILABLE,
+        "run '%s' has not begun, and how many steps it has is known when its first worker has loaded "
+        "its data: try again then",
+        wait->parent);
+  } else if (is_coming(shell, wait)) {
     if (now_ms < wait->until_ms)
       return false;
     rpc_call_fail(wait->call, ERR_UNAVAILABLE,
                   "the checkpoint of step %" PRIu64 " of run '%s' is still being made%s%s: try again",
                   wait->step, wait->parent, *info.store_message ? ": " : "", info.store_message);
-  } else if (shell_pick_checkpoint(shell, wait->parent, &wait->step, &step, &err)) {
-    shell_fork_begin(shell, wait->call, wait->request, wait->parent, step);
+  } else if (fork_pick(shell, wait->parent, &wait->step, &point, &err)) {
+    shell_fork_begin(shell, wait->call, wait->request, &point);
   } else {
     rpc_call_finish(wait->call, &err);
   }

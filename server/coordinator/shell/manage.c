@@ -151,7 +151,9 @@ static void resume_run(struct coordinator_service *shell, struct rpc_call *call,
     wanted = &info.parent_step;
   if (shell_saves_is_deleting(shell, id))
     err_set(&err, ERR_INVALID, "run '%s' is being deleted", id);
-  else if (resume_allowed(&info, &err) == 0 && (!wanted || *wanted > 0) &&
+  else if (resume_allowed(&info, &err) == 0 && info.base_to_come) /* it waits for it again */
+    event.resumed.step = info.parent_step;
+  else if (!err.code && (!wanted || *wanted > 0) &&
            !shell_pick_checkpoint(shell, id, wanted, &event.resumed.step, &err) && !wanted &&
            !info.parent_step)
     err = ERR_NONE; /* without a checkpoint from the start */

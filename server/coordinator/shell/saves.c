@@ -104,6 +104,10 @@ void shell_saves_await_fork(struct coordinator_service *shell, struct rpc_call *
   saved->forked = message_copy(reply);
 }
 
+void shell_saves_await_base(struct coordinator_service *shell, const char *run, struct fork_base *base) {
+  find_or_add(shell, run)->base = base;
+}
+
 void shell_save(struct coordinator_service *shell, const struct coordinator_action *action) {
   struct saved_run *run = find_or_add(shell, action->record->run);
   message_free(run->record);
@@ -317,6 +321,11 @@ static void save_failed(struct coordinator_service *shell, struct saved_run *run
     shell_store_message(shell, shell->save_message, job->err.text);
   if (run->submitter) {
     refuse_submission(shell, run, &job->err);
+    return;
+  }
+  if (is_gone && job->base->is_late) {
+    shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_BASED,
+                                                  .based = {.run = run->run, .error = job->err.text}});
     return;
   }
   if (is_gone) { /* a trial's: its sweep finds out */

@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "server/coordinator/messages/info.h"
 #include "server/coordinator/shell/piece_hold.h"
+#include "server/coordinator/shell/fork.h"
 #include "server/coordinator/shell/shell.h"
 
 enum {
@@ -162,6 +163,9 @@ static void carry_out(struct coordinator_service *shell, const struct coordinato
     break;
   case ACTION_DROP:
     shell_drop(shell, action->run, action->step);
+    break;
+  case ACTION_BASE:
+    shell_fork_base(shell, action->run);
     break;
   case ACTION_SAVE:
     shell_save(shell, action);

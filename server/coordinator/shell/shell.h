@@ -225,9 +225,12 @@ void shell_saves_restored(struct coordinator_service *shell, const struct stored
    durable, and the model with it. */
 void shell_saves_await(struct coordinator_service *shell, const char *run, struct rpc_call *submitter,
                        struct run_model *model);
-/* The same of a fork, whose base goes with its first record; the reply is that of its call. base is taken. */
+/* The same of a fork, whose base goes with its first record; the reply is that of its call. base is taken;
+   NULL: it is to come, and goes with a later record. */
 void shell_saves_await_fork(struct coordinator_service *shell, struct rpc_call *call, struct fork_base *base,
                             const Weir__ForkReply *reply);
+/* The base goes with the record that comes next. It is taken. */
+void shell_saves_await_base(struct coordinator_service *shell, const char *run, struct fork_base *base);
 /* At once where it is waited for, or goes with one that is; else at the next tick, or now. */
 void shell_save(struct coordinator_service *shell, const struct coordinator_action *action);
 void shell_saves_hurry(struct coordinator_service *shell, const char *run);

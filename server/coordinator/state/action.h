@@ -19,6 +19,8 @@ enum coordinator_action_kind {
   ACTION_COMMIT,  /* check that `manifest` is whole, compute weights_sha256 if `is_last`, store it with guards
                      of term and incarnation; then EVENT_CHECKPOINT, in any case */
   ACTION_DROP,    /* delete the checkpoint at `step` of `run` and its blocks; then EVENT_CHECKPOINT_DROPPED */
+  ACTION_BASE,    /* `run` is a fork, and its parent has the checkpoint with which it begins: take that over;
+                     then EVENT_RUN_BASED, in any case */
   ACTION_SAVE,    /* store `record` and its incarnation; the newest of a run is enough. If `is_awaited`, then
                      EVENT_RUN_SAVED with what was stored, however long the store is away */
   ACTION_RELEASE, /* `run` is over: its model need not be kept in memory */

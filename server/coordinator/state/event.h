@@ -2,6 +2,7 @@
 #ifndef WEIR_SERVER_COORDINATOR_STATE_EVENT_H
 #define WEIR_SERVER_COORDINATOR_STATE_EVENT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,6 +16,7 @@ struct run_origin {
   uint64_t step;      /* the version at which it begins */
   uint64_t slots_step;
   uint64_t incarnation; /* of the parent that made it; INCARNATION_UNKNOWN */
+  bool is_to_come;      /* the parent has yet to come to that version */
 };
 #define INCARNATION_UNKNOWN UINT64_MAX
 
@@ -22,7 +24,16 @@ struct run_origin {
 struct run_inheritance {
   const Weir__Plan *plan;              /* of its own spec */
   const Weir__RunReference *reference; /* of which the data is to be the same */
-  const Weir__CheckpointInfo *base;    /* its checkpoint at its first version; NULL: that is 0, the model */
+  const Weir__CheckpointInfo *base; /* its checkpoint at its first version; NULL: that is 0, the model, or to
+                                       come */
+};
+
+/* What became of an ACTION_BASE. */
+struct based_run {
+  const char *run;
+  const Weir__CheckpointInfo *base; /* which goes to the store with the run's next record; NULL: none */
+  uint64_t slots_step, incarnation; /* as of run_origin */
+  const char *error;                /* without a base: why not; NULL: to be tried again */
 };
 
 /* A run that was checked and may be queued. Everything is copied. */
@@ -77,8 +88,9 @@ enum coordinator_event_kind {
   EVENT_RUN_PAUSED,
   EVENT_RUN_RESUMED,
   EVENT_RUN_SET,
-  EVENT_RUN_HOLD, /* the run's hold is raised */
-  EVENT_RUN_STOP, /* the run ends before its last step, and keeps its result */
+  EVENT_RUN_HOLD,  /* the run's hold is raised */
+  EVENT_RUN_BASED, /* a fork whose base was to come has it, or cannot have it */
+  EVENT_RUN_STOP,  /* the run ends before its last step, and keeps its result */
   EVENT_RUN_RESTORED,
   EVENT_RUN_FORGOTTEN, /* a run that is over was deleted from the store */
   EVENT_RUN_SAVED,     /* an ACTION_SAVE that was waited for is durable */
@@ -114,6 +126,7 @@ struct coordinator_event {
       const char *run;
       uint64_t step; /* as coordinator_check_hold allows it; 0: no hold any more */
     } hold;
+    struct based_run based;
     struct restored_run restored;
     struct saved_state saved;
     struct checkpoint_result checkpoint;

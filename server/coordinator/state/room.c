@@ -55,7 +55,20 @@ static uint64_t part_of_run(const struct coordinator *coordinator, const struct 
   return n ? part_of(run->server_bytes, BLOCK_ELEMS_MAX * bytes_of_weight(run->spec), n) : 0;
 }
 
+/* A fork whose servers have loaded its base, which is in the store. */
+static bool waits_for_workers(const struct run *run) {
+  if (run->state != WEIR__RUN_STATE__LOADING || run->origin.step == 0 || run->base_step != run->origin.step ||
+      run->is_begun || run->is_load_due || run->is_adopting || run->n_seats > 0)
+    return false;
+  for (int i = 0; i < run->n_servers; i++)
+    if (!run->servers[i].member || !run->servers[i].is_loaded)
+      return false;
+  return true;
+}
+
 bool coordinator_may_spill(const struct run *run) {
+  if (waits_for_workers(run))
+    return true;
   return run->state == WEIR__RUN_STATE__HELD && !run->is_spilled && !run->is_pausing &&
          !run->checkpointing.is_committing && coordinator_newest_checkpoint(run) == run->step;
 }

@@ -26,8 +26,8 @@ struct room_lack {
   bool spills;     /* without those that may be spilled */
 };
 
-/* Whether the run is held with all that servers have of it in the store, and nothing is to be done with it:
-   its blocks may be dropped. */
+/* Whether the run is held with all that servers have of it in the store, and nothing is to be done with it,
+   or is a fork that stands at its base without workers: its blocks may be dropped. */
 bool coordinator_may_spill(const struct run *run);
 /* Whether the run would fit if all runs that may be spilled were. */
 bool coordinator_could_make_room(const struct coordinator *coordinator, const struct run *run);

@@ -49,6 +49,8 @@ struct run *coordinator_run_new(const struct coordinator *coordinator,
   run->origin.step = run->base_step = run->step = submission->origin.step;
   run->origin.slots_step = submission->origin.slots_step;
   run->origin.incarnation = submission->origin.incarnation;
+  run->origin.is_to_come = submission->origin.is_to_come;
+  run->pin = UINT64_MAX;
   run->state = WEIR__RUN_STATE__QUEUED;
   run->message = mem_strdup("");
   run->cause = mem_strdup("");
@@ -191,6 +193,10 @@ uint64_t coordinator_run_hold(const struct run *run) {
   return train->has_hold && !is_end ? train->hold : UINT64_MAX;
 }
 
+bool coordinator_stands(const struct run *run) {
+  return run->checkpointing.is_for_move || run->pin <= run->step;
+}
+
 bool coordinator_is_at_hold(const struct run *run) {
   uint64_t hold = coordinator_run_hold(run);
   if (!plan_is_known(&run->plan) || run->step < hold)
@@ -211,7 +217,7 @@ uint64_t coordinator_newest_checkpoint(const struct run *run) {
 }
 
 bool coordinator_has_lost_base(const struct run *run) {
-  return coordinator_newest_checkpoint(run) < run->origin.step;
+  return !run->origin.is_to_come && coordinator_newest_checkpoint(run) < run->origin.step;
 }
 
 /* A version has one content in an incarnation, but may have another in the next one, where that did not begin

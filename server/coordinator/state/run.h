@@ -40,6 +40,7 @@ struct origin {
   uint64_t step;        /* its own checkpoint there, its base, is kept as long as it is there; 0: none */
   uint64_t slots_step;  /* the version from which the optimizer counts its steps */
   uint64_t incarnation; /* of the parent, whose checkpoint it was; INCARNATION_UNKNOWN: of an older record */
+  bool is_to_come;      /* its base: until then it waits, and has nothing of the cluster (pins.c) */
 };
 
 /* What the first worker found when it loaded the run, and the kind of the run's first server. All others must
@@ -84,7 +85,11 @@ struct run {
   uint64_t server_bytes; /* that servers take for it together (room.h) */
 
   struct origin origin;
-  char *sweep; /* whose trial it is; "": of none */
+  bool is_base_asked; /* the shell takes over its base, which was to come */
+  uint64_t base_ms;   /* is asked not before */
+  bool is_adopting;   /* its parent stands at its base until its servers have loaded that from memory */
+  uint64_t pin;       /* the lowest of its own versions that forks wait for; UINT64_MAX: none */
+  char *sweep;        /* whose trial it is; "": of none */
   uint32_t trial;
 
   Weir__RunState state;
@@ -183,12 +188,14 @@ void coordinator_place_blocks(struct run *run); /* says which server owns which 
 int coordinator_lost_servers(const struct run *run);
 /* The last version that is computed for now; UINT64_MAX: all are. */
 uint64_t coordinator_run_hold(const struct run *run);
+/* Its workers stand at a version for a while, as they are told to. */
+bool coordinator_stands(const struct run *run);
 /* It has come to its hold: nothing is left to compute of it for now, its evaluation included. */
 bool coordinator_is_at_hold(const struct run *run);
 /* The newest checkpoint that can be read; 0: none, the start. */
 uint64_t coordinator_newest_checkpoint(const struct run *run);
 const Weir__CheckpointInfo *coordinator_newest_info(const struct run *run); /* of that; NULL: none */
-/* It was forked from a checkpoint, and has none that can be read: it cannot begin again. */
+/* It was forked from a checkpoint that was there, and has none that can be read: it cannot begin again. */
 bool coordinator_has_lost_base(const struct run *run);
 /* The run whose servers may have in memory what this fork begins with, its base; NULL: none, by what is known
    here. The servers know. */

@@ -42,6 +42,7 @@ struct coordinator {
   char *store_message;    /* empty: it is well */
   int64_t unix_offset_ms; /* of the wall clock to now_ms, as far as events have told */
   bool is_members_due, is_deposed;
+  bool has_pins; /* there may be forks for which their parents make a version, or stand at one */
 
   struct weighed weighed;
   bool is_weigh_due; /* claims are weighed whether or not what they are weighed by has changed */

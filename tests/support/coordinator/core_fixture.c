@@ -151,6 +151,9 @@ static void take_action(struct core_fixture *f, const struct coordinator_action 
   case ACTION_DROP:
     f->dropped[f->n_dropped++ % 16] = action->step;
     break;
+  case ACTION_BASE:
+    f->bases++;
+    break;
   case ACTION_SAVE:
     f->saves++;
     break;

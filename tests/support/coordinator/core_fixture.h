@@ -61,9 +61,9 @@ struct core_fixture {
   struct coordinator_actions actions;
   uint64_t now_ms;
   struct told told[MEMBERS]; /* by the member's key, which the test chooses: each stream has another */
-  int commits, saves, releases, publishes, members, doubts, deposed; /* actions of each kind so far */
-  uint64_t commit_step;                                              /* of the newest commit, */
-  bool commit_is_last;                                               /* with the hash of its weights */
+  int commits, bases, saves, releases, publishes, members, doubts, deposed; /* actions of each kind so far */
+  uint64_t commit_step;                                                     /* of the newest commit, */
+  bool commit_is_last;                                                      /* with the hash of its weights */
   uint64_t dropped[16]; /* steps of checkpoints, the newest 16 of n_dropped */
   int n_dropped;
   Weir__CheckpointSpec *checkpoint;   /* of runs submitted; NULL: one that is never due */

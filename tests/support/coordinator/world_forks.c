@@ -47,8 +47,9 @@ void forks_submit(struct world *w, int run, struct run_submission *submission, s
   terms->base.incarnation = 0;
   terms->inheritance = (struct run_inheritance){&terms->plan, &terms->reference, &terms->base};
   submission->inheritance = &terms->inheritance;
-  submission->origin = (struct run_origin){w->runs[PARENT].id, (uint64_t)step, 0,
-                                           w->runs[PARENT].checkpoints[step].incarnation};
+  submission->origin = (struct run_origin){.parent = w->runs[PARENT].id,
+                                           .step = (uint64_t)step,
+                                           .incarnation = w->runs[PARENT].checkpoints[step].incarnation};
 }
 
 void forks_store(struct world *w, int run, const struct run_submission *submission) {

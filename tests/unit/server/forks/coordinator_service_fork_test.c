@@ -146,9 +146,6 @@ static void a_fork_of_a_held_run_waits_for_the_checkpoint_there(void **state) {
     rpc_reader_close(asked[i]);
   }
   assert_int_equal(count_runs(f), 3);
-  request.step = 3;
-  assert_int_equal(fork_run(f, &request, &reply, &err), ERR_NOT_FOUND);
-  assert_non_null(strstr(err.text, "is held at step 2: fork it there, or raise its hold first"));
   rpc_reader_close(server);
   rpc_reader_close(worker);
   free(id);
@@ -177,7 +174,94 @@ static void a_fork_that_waits_for_a_run_which_ends_is_refused(void **state) {
   free(id);
 }
 
-static void a_step_that_is_to_come_or_never_comes_is_refused(void **state) {
+/* Of version 3 of a run that is at 1, and asks for its checkpoint there. */
+static char *fork_early(struct service_fixture *f, const char *id, struct rpc_reader *server) {
+  Weir__ForkRequest request = WEIR__FORK_REQUEST__INIT;
+  Weir__ForkReply *reply;
+  Weir__RunInfo *info;
+  struct err err;
+  char *fork;
+  request.run = (char *)id;
+  request.has_step = true;
+  request.step = 3;
+  if (fork_run(f, &request, &reply, &err))
+    fail_msg("%s", err.text);
+  assert_int_equal(reply->step, 3);
+  assert_int_equal(reply->n_notes, 1);
+  assert_non_null(strstr(reply->notes[0], "it waits until "));
+  fork = strdup(reply->run);
+  message_free(reply);
+  assert_int_equal(ask_run(f, RPC_GET_RUN, fork, &info, &err), 0);
+  assert_int_equal(info->state, WEIR__RUN_STATE__QUEUED);
+  assert_true(info->base_to_come);
+  assert_non_null(strstr(info->message, "waiting for step 3 of "));
+  message_free(info);
+  while (expect_write(server) != 3)
+    ;
+  return fork;
+}
+
+static char *run_to_fork(struct service_fixture *f, struct rpc_reader *server, struct rpc_reader *worker) {
+  char *id;
+  f->spec->train->steps = TINY_STEPS;
+  id = submit_run(f);
+  begin_run(f, id, server, worker);
+  tell_step(f, server, id, 0);
+  return id;
+}
+
+static void
+a_fork_of_a_step_to_come_is_there_at_once_and_has_its_base_when_its_parent_has_come_there(void **state) {
+  struct service_fixture *f = *state;
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER);
+  char *id = run_to_fork(f, server, worker), *fork = fork_early(f, id, server), *name;
+  Weir__Manifest *own;
+  Weir__RunInfo *info;
+  Weir__Order *order;
+  struct err err = ERR_NONE;
+  tell_step(f, server, id, 1);
+  tell_step(f, server, id, 2);
+  write_blocks(f, server, id, 3);
+  order = expect_order(server, WEIR__ORDER__BODY_LOAD);
+  assert_string_equal(order->load->run, fork);
+  assert_int_equal(order->load->step, 3);
+  assert_string_equal(order->load->from->run, id);
+  message_free(order);
+  name = checkpoint_name(fork, 3);
+  assert_int_equal(checkpoint_read(f->store, name, &own, &err), 0);
+  message_free(own);
+  assert_int_equal(ask_run(f, RPC_GET_RUN, fork, &info, &err), 0);
+  assert_false(info->base_to_come);
+  assert_int_equal(info->checkpoints, 1);
+  message_free(info);
+  rpc_reader_close(server);
+  rpc_reader_close(worker);
+  free(name);
+  free(fork);
+  free(id);
+}
+
+static void a_fork_of_a_step_that_its_parent_does_not_come_to_fails(void **state) {
+  struct service_fixture *f = *state;
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER);
+  char *id = run_to_fork(f, server, worker), *fork = fork_early(f, id, server);
+  Weir__RunInfo *info;
+  struct err err = ERR_NONE;
+  assert_int_equal(ask_run(f, RPC_CANCEL, id, &info, &err), 0);
+  message_free(info);
+  AWAIT(run_state(f, fork) == WEIR__RUN_STATE__FAILED);
+  assert_int_equal(ask_run(f, RPC_GET_RUN, fork, &info, &err), 0);
+  assert_non_null(strstr(info->message, "is cancelled at step 1, and has not made step 3"));
+  message_free(info);
+  rpc_reader_close(server);
+  rpc_reader_close(worker);
+  free(fork);
+  free(id);
+}
+
+static void a_step_that_is_gone_or_never_comes_is_refused(void **state) {
   struct service_fixture *f = *state;
   struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
                     *worker = member_join(f, WEIR__ROLE__WORKER);
@@ -186,7 +270,6 @@ static void a_step_that_is_to_come_or_never_comes_is_refused(void **state) {
     uint64_t step;
     const char *text;
   } cases[] = {{3, "has no checkpoint at step 3 (it has: 2, 4)"},
-               {TINY_STEPS - 1, "not yet to"},
                {TINY_STEPS + 1, " steps: there is no step "}};
   Weir__ForkRequest request = WEIR__FORK_REQUEST__INIT;
   Weir__ForkReply *reply;
@@ -270,7 +353,9 @@ int main(void) {
       TEST(a_checkpoint_that_has_gone_is_named),
       TEST(a_fork_of_a_held_run_waits_for_the_checkpoint_there),
       TEST(a_fork_that_waits_for_a_run_which_ends_is_refused),
-      TEST(a_step_that_is_to_come_or_never_comes_is_refused),
+      TEST(a_fork_of_a_step_to_come_is_there_at_once_and_has_its_base_when_its_parent_has_come_there),
+      TEST(a_fork_of_a_step_that_its_parent_does_not_come_to_fails),
+      TEST(a_step_that_is_gone_or_never_comes_is_refused),
       TEST(garbage_is_refused_and_leaves_no_run),
   };
   log_set_level(LOG_ERROR + 1);

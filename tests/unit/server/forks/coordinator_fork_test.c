@@ -35,7 +35,7 @@ static void user_forks(struct core_fixture *f) {
   reference.dataset_sha256 = "data";
   base.step = BASE;
   base.accuracy = base.eval_loss = NAN;
-  f->origin = (struct run_origin){PARENT, BASE, SLOTS, 0};
+  f->origin = (struct run_origin){PARENT, BASE, SLOTS, 0, false};
   f->inheritance = &inheritance;
   user_submits(f, RUN, 2, 0);
   f->inheritance = NULL;

@@ -59,7 +59,7 @@ static void user_forks(struct core_fixture *f, uint64_t incarnation) {
   reference.dataset_sha256 = "data";
   base.step = BASE;
   base.accuracy = base.eval_loss = NAN;
-  f->origin = (struct run_origin){PARENT, BASE, SLOTS, incarnation};
+  f->origin = (struct run_origin){PARENT, BASE, SLOTS, incarnation, false};
   f->inheritance = &inheritance;
   user_submits(f, RUN, 1, 1);
   f->inheritance = NULL;

@@ -164,9 +164,9 @@ static struct ranking *rank(const Weir__SweepInfo *info) {
 static void print_head(FILE *file, const Weir__SweepInfo *info) {
   const Weir__SweepTrial *best = info->has_best ? sweep_find_trial(info, info->best) : NULL;
   char values[SWEEP_VALUES_MAX], number[TEXT_NUMBER_SIZE];
-  fprintf(file, "%s: %s%s%s; %u trial%s, %u running, %u failed\n", info->sweep,
-          *info->end ? "ended, " : "running", info->end, *info->message ? " (waits for the store)" : "",
-          info->begun, info->begun == 1 ? "" : "s", info->running, info->failed);
+  fprintf(file, "%s: %s%s%s%s%s; %u trial%s, %u running, %u failed\n", info->sweep,
+          *info->end ? "ended, " : "running", info->end, *info->message ? " (" : "", info->message,
+          *info->message ? ")" : "", info->begun, info->begun == 1 ? "" : "s", info->running, info->failed);
   if (best)
     fprintf(file, "best: trial %u with %s %s: %s\n", best->number, metric_of(info),
             text_number(info->best_value, number), sweep_values_text(best, values));

@@ -144,7 +144,7 @@ static void find_places(const struct coordinator *coordinator, struct benches *b
       for (; placed < needed; placed++)
         place(benches, find_bench(benches, run), run);
     else
-      benches->is_in_vain = needed == 1 && run->n_refused == 0 && coordinator_required(run).n == 0;
+      benches->is_in_vain = needed == 1 && run->n_refused == 0 && !coordinator_is_choosy(run);
   }
   if (placed > run->claim.share)
     run->claim.share = placed;

@@ -93,6 +93,7 @@ static void find_workers(struct coordinator *coordinator, struct claims *claims)
       seat->run->claim.all += member->executors;
     }
   }
+  coordinator_find_strangers(coordinator, claims->workers, claims->n_workers);
 }
 
 static uint32_t count_suited(const struct claims *claims, const struct run *run, int kind) {

@@ -22,6 +22,7 @@
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/seat.h"
 #include "server/coordinator/state/state.h"
+#include "server/coordinator/state/sweep_kind.h"
 
 enum { AWAY_MS = 1000 };
 
@@ -48,6 +49,7 @@ struct coordinator *coordinator_new(const struct coordinator_options *options) {
 void coordinator_free(struct coordinator *coordinator) {
   if (!coordinator)
     return;
+  sweep_kinds_fini(coordinator);
   for (int i = 0; i < coordinator->n_members; i++)
     coordinator_member_free(coordinator->members[i]);
   for (int i = 0; i < coordinator->n_runs; i++)
@@ -164,6 +166,9 @@ static void take_event(struct coordinator *coordinator, const struct coordinator
     break;
   case EVENT_MEMBERS_RESTORED:
     coordinator_members_restored(coordinator, event->members);
+    break;
+  case EVENT_SWEEP_KIND:
+    sweep_kind_set(coordinator, event->sweep_kind.sweep, event->sweep_kind.kind);
     break;
   case EVENT_MODEL_LOST:
     coordinator_model_lost(coordinator, event->model_lost.run, event->model_lost.reason);

@@ -217,6 +217,10 @@ static void say_wanted(const struct coordinator *coordinator, const struct run *
   clauses_add(clauses, "waiting for workers: %u of %u%s%s%s%s", have, min, *required ? " with " : "",
               required, missing ? ": " : "", missing ? missing : "");
   free(missing);
+  missing = coordinator_missing_kind(coordinator, run, min);
+  if (missing)
+    clauses_add(clauses, "%s", missing);
+  free(missing);
 }
 
 static void say_workers(const struct coordinator *coordinator, const struct run *run,

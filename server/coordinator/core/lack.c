@@ -1,6 +1,7 @@
-/* Which labels that a run requires the workers lack, for people. */
+/* What a run asks of workers and they lack, for people: labels, the kind of its sweep. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/memory.h"
@@ -83,4 +84,29 @@ char *coordinator_missing_labels(const struct coordinator *coordinator, const st
       text_add(&keys, "%s%s", *keys.bytes ? ", " : "", required.list[i]->key);
   return mem_printf("%s%s%s%s%s", text.bytes, *values.bytes ? "; they have " : "", values.bytes,
                     *keys.bytes ? "; none has a label " : "", keys.bytes);
+}
+
+/* The first worker that is there and of another kind than the run's sweep; NULL: none. */
+static const struct member *find_stranger(const struct coordinator *coordinator, const struct run *run) {
+  for (int i = 0; i < coordinator->n_members; i++)
+    if (is_there(coordinator->members[i]) && !coordinator_worker_fits(run, coordinator->members[i]))
+      return coordinator->members[i];
+  return NULL;
+}
+
+char *coordinator_missing_kind(const struct coordinator *coordinator, const struct run *run,
+                               uint32_t needed) {
+  const struct member *stranger = find_stranger(coordinator, run);
+  uint32_t fitting = 0, all = 0;
+  char *mismatch, *text;
+  for (int i = 0; i < coordinator->n_members; i++) {
+    all += is_there(coordinator->members[i]);
+    fitting += is_there(coordinator->members[i]) && coordinator_worker_fits(run, coordinator->members[i]);
+  }
+  if (!stranger || fitting >= needed)
+    return NULL;
+  mismatch = coordinator_worker_mismatch(run, stranger);
+  text = mem_printf("workers of its sweep's kind: %u of the %u there: %s", fitting, all, mismatch);
+  free(mismatch);
+  return text;
 }

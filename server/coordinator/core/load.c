@@ -10,10 +10,12 @@
 #include "server/coordinator/recovery/recovery.h"
 #include "server/coordinator/runs/runs.h"
 #include "server/coordinator/shares/shares.h"
+#include "server/coordinator/state/candidates.h"
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/seat.h"
 #include "server/coordinator/state/state.h"
+#include "server/coordinator/state/sweep_kind.h"
 
 enum { MESSAGE_MAX = 1500, HASH_MAX = 128 };
 #define SAMPLES_MAX (UINT64_C(1) << 38) /* a plan's numbers fit below it */
@@ -47,7 +49,12 @@ void coordinator_loaded(struct coordinator *coordinator, struct member *member,
 static void worker_loaded(struct coordinator *coordinator, struct seat *seat, const Weir__RunLoaded *loaded) {
   struct run *run = seat->run;
   bool is_absurd = loaded->train_samples > SAMPLES_MAX || loaded->eval_samples > SAMPLES_MAX;
-  char *mismatch;
+  char *mismatch = coordinator_worker_mismatch(run, seat->worker);
+  if (mismatch) { /* another trial has fixed the kind meanwhile */
+    seat_refuse(coordinator, seat, mismatch);
+    free(mismatch);
+    return;
+  }
   if (!run->reference.dataset_sha256 && !is_absurd)
     reference_set(coordinator, run, seat, loaded);
   if (coordinator_is_over(run))
@@ -79,10 +86,13 @@ static void reference_set(struct coordinator *coordinator, struct run *run, cons
 }
 
 static void reference_set_kind(struct run *run, const struct seat *seat) {
+  struct sweep_kind *sweep = sweep_kind_of(run);
   free(run->reference.worker);
   run->reference.worker = mem_printf("%s (%s)", seat->worker->id, seat->worker->host);
   run->reference.fingerprint = mem_strdup(seat->worker->fingerprint);
   run->is_save_due = true;
+  if (sweep)
+    sweep_kind_fix_worker(sweep, seat->worker);
 }
 
 /* Of the stages that it has; the first worker that has these says what it is to be. */

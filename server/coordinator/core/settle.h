@@ -30,6 +30,10 @@ void coordinator_refused(struct coordinator *coordinator, struct member *member,
 char *coordinator_missing_labels(const struct coordinator *coordinator, const struct run *run,
                                  uint32_t needed);
 
+/* How many workers are of the kind of the run's sweep, and how one that is not differs; NULL where `needed`
+   are. Freed by the caller. */
+char *coordinator_missing_kind(const struct coordinator *coordinator, const struct run *run, uint32_t needed);
+
 /* explain.c */
 /* The run's message says what it waits for. */
 void coordinator_explain(struct coordinator *coordinator, struct run *run);

@@ -7,6 +7,7 @@
 #include "server/coordinator/state/candidates.h"
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/run.h"
+#include "server/coordinator/state/sweep_kind.h"
 
 enum { ANYTHING = 0 };
 
@@ -23,14 +24,14 @@ struct pool {
 
 static bool requires_the_same(const struct run *a, const struct run *b) {
   struct labels one = coordinator_required(a), other = coordinator_required(b);
-  return one.n == other.n && labels_include(one, other);
+  return one.n == other.n && labels_include(one, other) && sweep_kind_of(a) == sweep_kind_of(b);
 }
 
 static struct kinds kinds_of(const struct pooled *pooled, int *of, struct arena *arena) {
   struct kinds kinds = {arena_new(arena, ((size_t)pooled->n_runs + 1) * sizeof *kinds.runs), 1};
   for (int i = 0; i < pooled->n_runs; i++) {
     of[i] = ANYTHING;
-    if (coordinator_required(pooled->runs[i]).n == 0)
+    if (!coordinator_is_choosy(pooled->runs[i]))
       continue;
     of[i]++;
     while (of[i] < kinds.n && !requires_the_same(kinds.runs[of[i]], pooled->runs[i]))
@@ -48,7 +49,8 @@ static int pool_add(struct pool *pools, int n, const struct kinds *kinds, struct
   worker->sought = 0;
   suits[ANYTHING] = true;
   for (int kind = 1; kind < kinds->n; kind++)
-    worker->sought += suits[kind] = coordinator_has_labels(kinds->runs[kind], worker);
+    worker->sought += suits[kind] = coordinator_has_labels(kinds->runs[kind], worker) &&
+                                    coordinator_worker_fits(kinds->runs[kind], worker);
   while (at < n && memcmp(pools[at].suits, suits, (size_t)kinds->n * sizeof *suits) != 0)
     at++;
   if (at == n)

@@ -184,11 +184,9 @@ static int delete_sweep(struct garbage_job *job) {
   struct coordinator_service *shell = job->shell;
   char term[LEASE_TERM_SIZE];
   struct store_record guard = lease_guard(shell->term, term);
-  char *name = mem_printf("sweeps/%s/sweep", job->sweep);
-  store_delete_record(shell->store, name, &guard, &job->err);
-  free(name);
+  sweep_delete_head(shell->store, job->sweep, &guard, &job->err);
   for (int i = 0; i < job->n_records && !job->err.code; i++) {
-    name = mem_printf("sweeps/%s/log/%020d", job->sweep, i);
+    char *name = mem_printf("sweeps/%s/log/%020d", job->sweep, i);
     store_delete_record(shell->store, name, &guard, &job->err);
     free(name);
   }

@@ -221,6 +221,8 @@ static void begin_to_lead(struct task *task) {
     run_restore(shell, &restoring->runs.items[i]);
   shell->sweeps = restoring->sweeps;
   restoring->sweeps = NULL;
+  for (struct shell_sweep *sweep = shell->sweeps; sweep; sweep = sweep->next)
+    shell_sweep_kind_begin(shell, sweep);
   log_event(LOG_INFO, "coordinator", "state_restored", "term=%" PRIu64 " runs=%d left_out=%d", shell->term,
             restoring->runs.count, restoring->runs.left_out);
   if (*shell->lease_message) /* it came while there was no core to tell */

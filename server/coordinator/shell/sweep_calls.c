@@ -70,15 +70,22 @@ static Weir__SweepTrial *trial_info(const struct shell_sweep *sweep, const struc
 }
 
 /* Without specs and trials. */
-static void info_fill(const struct shell_sweep *of, Weir__SweepInfo *info) {
+static void info_fill(const struct shell_sweep *of, struct arena *arena, Weir__SweepInfo *info) {
   const struct sweep *sweep = of->sweep;
   const struct sweep_trial *best = sweep_best(sweep);
+  char *trouble = sweep_kind_trouble(of, arena);
   weir__sweep_info__init(info);
   info->sweep = of->id;
   info->name = sweep->spec->name;
   info->end = sweep_has_ended(of) ? sweep->end : (char *)"";
   if (of->n_written < of->n_log)
     info->message = (char *)"waits for the store";
+  else if (trouble)
+    info->message = trouble;
+  if (of->kind) {
+    info->worker_fingerprint = of->kind->fingerprint;
+    info->server_fingerprint = of->kind->server_fingerprint;
+  }
   info->begun = (uint32_t)sweep->n_trials;
   info->running = (uint32_t)sweep->n_running;
   for (int i = 0; i < sweep->n_trials; i++)
@@ -155,7 +162,7 @@ void shell_reply_sweep(struct coordinator_service *shell, struct rpc_call *call,
   Weir__SweepInfo info;
   struct arena arena;
   arena_init(&arena);
-  info_fill(sweep, &info);
+  info_fill(sweep, &arena, &info);
   if (request->first_trial == 0) {
     info.spec = sweep->sweep->spec; /* with the budget that it has now */
     info.run_spec = sweep->head->run_spec;
@@ -179,7 +186,7 @@ static void list_sweeps(struct coordinator_service *shell, struct rpc_call *call
       continue;
     array_reserve((void **)&reply.sweeps, &capacity, (int)reply.n_sweeps, sizeof *reply.sweeps);
     reply.sweeps[reply.n_sweeps] = arena_new(&arena, sizeof **reply.sweeps);
-    info_fill(sweep, reply.sweeps[reply.n_sweeps++]);
+    info_fill(sweep, &arena, reply.sweeps[reply.n_sweeps++]);
   }
   rpc_call_reply(call, &reply, NULL);
   free(reply.sweeps);

@@ -22,13 +22,15 @@ struct sweep_save {
   struct run_model *model; /* to go with the head; NULL: none */
   Weir__SweepRecord **records;
   int first, n;
-  uint32_t emptied; /* the sweep's, as it began */
+  Weir__SweepKind *kind;          /* to be written; NULL: the store has it */
+  uint32_t emptied, kind_changes; /* the sweep's, as it began */
   struct err err;
 };
 
 static void save_run(struct task *task);
 static int write_head(struct sweep_save *save);
 static int delete_head(struct sweep_save *save);
+static int write_kind(struct sweep_save *save);
 static int write_records(struct sweep_save *save);
 static void save_done(struct task *task);
 static int read_sweep(struct store *store, const char *name, struct shell_sweep **out, struct err *err);
@@ -61,6 +63,7 @@ void sweeps_free(struct shell_sweep *sweep) {
     free(sweep->log);
     free(sweep->runs);
     message_free(sweep->extension);
+    message_free(sweep->kind);
     sweep_free(sweep->sweep);
     message_free(sweep->head);
     free(sweep->id);
@@ -73,7 +76,8 @@ void shell_sweep_save(struct coordinator_service *shell, struct shell_sweep *swe
   struct live_model *live = shell_find_model(shell, sweep->id);
   struct sweep_save *save;
   int n = sweep->n_log - sweep->n_written;
-  if (sweep->is_saving || (sweep->is_head_written && n == 0 && !sweep->is_refused) ||
+  bool is_kind_due = sweep->kind && sweep->kind_written != sweep->kind_changes;
+  if (sweep->is_saving || (sweep->is_head_written && n == 0 && !is_kind_due && !sweep->is_refused) ||
       shell_now_ms() < sweep->retry_ms || sweep->is_deleting)
     return;
   save = mem_new(sizeof *save);
@@ -85,6 +89,8 @@ void shell_sweep_save(struct coordinator_service *shell, struct shell_sweep *swe
                               .model = live && !sweep->is_head_written ? run_model_get(live->model) : NULL,
                               .records = mem_new((size_t)n * sizeof *save->records + 1),
                               .first = sweep->n_written,
+                              .kind = is_kind_due ? message_copy(sweep->kind) : NULL,
+                              .kind_changes = sweep->kind_changes,
                               .emptied = sweep->emptied,
                               .n = n};
   for (int i = 0; i < n; i++)
@@ -96,7 +102,8 @@ void shell_sweep_save(struct coordinator_service *shell, struct shell_sweep *swe
 static void save_run(struct task *task) {
   struct sweep_save *save = TASK_OWNER(task, struct sweep_save, task);
   if (shell_may_write(save->shell, &save->err) &&
-      (save->deletes ? delete_head(save) : (save->writes_head && write_head(save)) || write_records(save)))
+      (save->deletes ? delete_head(save)
+                     : (save->writes_head && write_head(save)) || write_kind(save) || write_records(save)))
     shell_note_failure(save->shell, &save->err);
   save->task.run = save_done;
   task_post(save->shell->event_loop, &save->task);
@@ -125,10 +132,26 @@ static int delete_head(struct sweep_save *save) {
   struct coordinator_service *shell = save->shell;
   char term[LEASE_TERM_SIZE];
   struct store_record guard = lease_guard(shell->term, term);
-  char *name = mem_printf("sweeps/%s/sweep", save->sweep->id);
-  store_delete_record(shell->store, name, &guard, &save->err);
-  free(name);
-  return save->err.code;
+  return sweep_delete_head(shell->store, save->sweep->id, &guard, &save->err);
+}
+
+int sweep_delete_head(struct store *store, const char *sweep, const struct store_record *guard,
+                      struct err *err) {
+  static const char *const records[] = {"sweep", "kind"};
+  for (size_t i = 0; i < sizeof records / sizeof *records && !err->code; i++) {
+    char *name = mem_printf("sweeps/%s/%s", sweep, records[i]);
+    store_delete_record(store, name, guard, err);
+    free(name);
+  }
+  return err->code;
+}
+
+/* Before the records, which trials of that kind will have led to. */
+static int write_kind(struct sweep_save *save) {
+  struct coordinator_service *shell = save->shell;
+  char term[LEASE_TERM_SIZE];
+  struct store_record guard = lease_guard(shell->term, term);
+  return save->kind ? sweep_kind_write(shell->store, save->sweep->id, save->kind, &guard, &save->err) : 0;
 }
 
 static int write_records(struct sweep_save *save) {
@@ -153,7 +176,9 @@ static void save_done(struct task *task) {
   } else if (sweep->emptied == save->emptied) {
     sweep->is_head_written |= save->writes_head;
     sweep->n_written = save->first + save->n;
+    sweep->kind_written = save->kind_changes;
   }
+  message_free(save->kind);
   run_model_put(save->model);
   free(save->records);
   if (!save->shell->is_stopping)
@@ -195,6 +220,7 @@ int sweeps_read(struct coordinator_service *shell, struct shell_sweep **sweeps, 
 }
 
 static int read_sweep(struct store *store, const char *name, struct shell_sweep **out, struct err *err) {
+  Weir__SweepKind *kind;
   Weir__SweepHead *head;
   char *own;
   *out = NULL;
@@ -210,8 +236,10 @@ static int read_sweep(struct store *store, const char *name, struct shell_sweep 
     return err->code;
   }
   (*out)->is_head_written = true;
-  if (read_log(store, *out, err) == 0)
+  if (read_log(store, *out, err) == 0 && sweep_kind_read(store, (*out)->id, &kind, err) == 0) {
+    sweep_kind_open(*out, kind);
     return 0;
+  }
   sweeps_free(*out);
   *out = NULL;
   return err->code;

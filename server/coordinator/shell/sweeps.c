@@ -51,6 +51,8 @@ void shell_sweep_begin(struct coordinator_service *shell, struct rpc_call *call,
     message_free(copy);
     return;
   }
+  sweep_kind_open(sweep, NULL);
+  shell_sweep_kind_begin(shell, sweep);
   sweep->submitter = call;
   sweep->next = shell->sweeps;
   shell->sweeps = sweep;
@@ -118,6 +120,7 @@ void shell_sweeps_emptied(struct coordinator_service *shell) {
     sweep->emptied++;
     sweep->is_head_written = false;
     sweep->n_written = 0;
+    sweep->kind_changes++;
     shell_sweep_save(shell, sweep);
   }
 }
@@ -153,7 +156,8 @@ static void sweep_turn(struct coordinator_service *shell, struct shell_sweep *sw
   if (have_seconds_passed(sweep))
     shell_sweep_end(shell, sweep, "budget.seconds have passed");
   observe(shell, sweep);
-  if (!sweep->is_waiting && !sweep->sweep->end) {
+  shell_sweep_kind_note(shell, sweep);
+  if (!sweep->is_waiting && !sweep->sweep->end && sweep_kind_fits(sweep)) {
     decide(shell, sweep);
     return;
   }
@@ -267,6 +271,8 @@ int shell_sweep_extend(struct coordinator_service *shell, struct shell_sweep *sw
 
 /* It goes on, as a successor would. */
 static void extension_take(struct coordinator_service *shell, struct shell_sweep *sweep) {
+  if (sweep->sweep->end)
+    shell_sweep_kind_reopen(shell, sweep);
   record_take(sweep, sweep->extension);
   sweep->extension = NULL;
   sweep->n_extended = sweep->n_log;
@@ -282,6 +288,7 @@ void shell_sweep_deleted(struct coordinator_service *shell, const char *id) {
   struct shell_sweep *sweep = shell_find_sweep(shell, id);
   if (sweep) {
     shell_release_model(shell, id);
+    shell_sweep_kind_forget(shell, id);
     sweep_forget(shell, sweep);
   }
 }

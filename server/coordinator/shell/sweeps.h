@@ -1,5 +1,5 @@
-/* Sweeps on the event loop, for sweeps.c, sweep_trials.c, sweep_log.c, sweep_calls.c, wishes.c, submit.c,
-   fork.c and lead.c alone. What a sweep decides, common/sweep/sweep.h says. */
+/* Sweeps on the event loop, for sweeps.c, sweep_trials.c, sweep_log.c, sweep_kind.c, sweep_calls.c, wishes.c,
+   submit.c, fork.c and lead.c alone. What a sweep decides, common/sweep/sweep.h says. */
 #ifndef WEIR_SERVER_COORDINATOR_SHELL_SWEEPS_H
 #define WEIR_SERVER_COORDINATOR_SHELL_SWEEPS_H
 
@@ -26,9 +26,11 @@ struct shell_sweep {
   struct trial_run *runs; /* of trials 0, 1, ... */
   int n_runs, runs_capacity;
   bool is_head_written, is_saving;
-  uint32_t emptied;             /* how often the store has lost what it had */
-  uint64_t retry_ms;            /* not before */
-  bool is_due;                  /* something has happened to its trials */
+  Weir__SweepKind *kind;               /* of what computes it; NULL: order: arrival, where anything may */
+  uint32_t kind_changes, kind_written; /* how often it has, and which of them the store has */
+  uint32_t emptied;                    /* how often the store has lost what it had */
+  uint64_t retry_ms;                   /* not before */
+  bool is_due;                         /* something has happened to its trials */
   bool is_deciding;             /* the thread `searching` reads `sweep`, which nobody changes meanwhile */
   bool is_waiting;              /* nothing was told since it had nothing to decide */
   bool is_settled;              /* it has ended, and so have its trials' runs */
@@ -85,11 +87,32 @@ void shell_wish_extension(struct coordinator_service *shell, struct rpc_call *ca
 void shell_wish_end(struct coordinator_service *shell, struct rpc_call *call, struct shell_sweep *sweep,
                     const char *reason);
 
+/* sweep_kind.c */
+/* The sweep's kind is what the store has of it; NULL: what it is computed by from now on. Takes it. */
+void sweep_kind_open(struct shell_sweep *sweep, Weir__SweepKind *stored);
+/* The core goes by it, from the first trial on or from those that were restored. */
+void shell_sweep_kind_begin(struct coordinator_service *shell, struct shell_sweep *sweep);
+/* A sweep that had ended goes on: it may do so with another kind, as a run may that is resumed. */
+void shell_sweep_kind_reopen(struct coordinator_service *shell, struct shell_sweep *sweep);
+void shell_sweep_kind_forget(struct coordinator_service *shell, const char *id);
+/* Takes what the core has fixed of it, to be kept. */
+void shell_sweep_kind_note(struct coordinator_service *shell, struct shell_sweep *sweep);
+/* Whether this coordinator may suggest trials of the sweep; why not, for people, or NULL. */
+bool sweep_kind_fits(const struct shell_sweep *sweep);
+char *sweep_kind_trouble(const struct shell_sweep *sweep, struct arena *arena);
+/* Its record. A sweep that has none: NULL. Errors: the store's. */
+int sweep_kind_write(struct store *store, const char *sweep, const Weir__SweepKind *kind,
+                     const struct store_record *guard, struct err *err);
+int sweep_kind_read(struct store *store, const char *sweep, Weir__SweepKind **kind, struct err *err);
+
 /* sweep_log.c */
 /* Gives the jobs what the store does not have yet, unless they are at it. */
 void shell_sweep_save(struct coordinator_service *shell, struct shell_sweep *sweep);
 /* A sweep without records. Errors: INVALID; head is the caller's then. */
 int sweep_open(Weir__SweepHead *head, struct shell_sweep **out, struct err *err);
+/* In the store, with its kind. Errors: the store's. */
+int sweep_delete_head(struct store *store, const char *sweep, const struct store_record *guard,
+                      struct err *err);
 void sweep_add(struct shell_sweep *sweep, Weir__SweepRecord *record); /* one that was applied; takes it */
 void sweeps_free(struct shell_sweep *sweeps);                         /* and those behind it */
 /* All sweeps of the store; damaged ones are logged and left out. Blocks. Errors: the store's. */

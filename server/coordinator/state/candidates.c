@@ -23,7 +23,8 @@ static bool has_refused(const struct run *run, const struct member *worker) {
 }
 
 bool coordinator_suits(const struct run *run, const struct member *worker) {
-  return !has_refused(run, worker) && coordinator_has_labels(run, worker);
+  return !has_refused(run, worker) && coordinator_has_labels(run, worker) &&
+         coordinator_worker_fits(run, worker);
 }
 
 bool coordinator_has_labels(const struct run *run, const struct member *worker) {

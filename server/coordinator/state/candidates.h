@@ -14,7 +14,8 @@ struct run;
 /* candidates.c */
 /* Whether the worker is free, and suits the run. */
 bool coordinator_may_serve(const struct run *run, const struct member *worker);
-/* Whether the worker has the labels that the run requires, and has not refused the run. */
+/* Whether the worker has the labels that the run requires, is of the kind of its sweep, and has not refused
+   the run. */
 bool coordinator_suits(const struct run *run, const struct member *worker);
 bool coordinator_has_labels(const struct run *run, const struct member *worker);
 struct labels coordinator_required(const struct run *run);
@@ -35,5 +36,13 @@ bool coordinator_server_fits(const struct run *run, const struct member *server)
 char *coordinator_server_mismatch(const struct run *run, const struct member *server);
 /* Unless the run has a kind, it is the server's from now on. */
 void coordinator_server_set_kind(struct run *run, const struct member *server);
+/* Whether the worker is of the kind of the run's sweep, where it has one. */
+bool coordinator_worker_fits(const struct run *run, const struct member *worker);
+/* As coordinator_server_mismatch. */
+char *coordinator_worker_mismatch(const struct run *run, const struct member *worker);
+/* Finds out for which sweeps some of the workers are of another kind. */
+void coordinator_find_strangers(struct coordinator *coordinator, struct member *const *workers, int n);
+/* Whether some workers might not do for the run: it requires labels, or there are some of another kind. */
+bool coordinator_is_choosy(const struct run *run);
 
 #endif

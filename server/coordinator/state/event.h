@@ -102,6 +102,7 @@ enum coordinator_event_kind {
   EVENT_WORKER_READMITTED,
   EVENT_MEMBER_DRAINED,
   EVENT_MODEL_LOST, /* neither the store nor the coordinator has the model of a run that is not over */
+  EVENT_SWEEP_KIND, /* a sweep has a kind, or is forgotten */
   EVENT_TICK,       /* every 100 ms or so: a long gap says that we did not run */
 };
 
@@ -137,6 +138,10 @@ struct coordinator_event {
     struct {
       const char *run, *reason;
     } model_lost;
+    struct {
+      const char *sweep;
+      const Weir__SweepKind *kind; /* NULL: it is forgotten */
+    } sweep_kind;
     const Weir__Members *members; /* MEMBERS_RESTORED */
     const char *readmitted;       /* WORKER_READMITTED: as of coordinator_find_quarantine */
     const char *drained;          /* MEMBER_DRAINED: an id; unknown ones are ignored */

@@ -1,5 +1,6 @@
-/* The kind of a run's servers, which is their fingerprint: that of the first server, for the life
-   of the run, since any server may own a block. */
+/* The kind of a run's members, which is their fingerprint: that of the first server and of the first worker,
+   for the life of the run, since any server may own a block and any worker compute a microbatch. A trial of a
+   sweep with a kind has that one. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,16 +8,24 @@
 #include "server/coordinator/state/candidates.h"
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/run.h"
+#include "server/coordinator/state/state.h"
+#include "server/coordinator/state/sweep_kind.h"
 
 char *coordinator_server_mismatch(const struct run *run, const struct member *server) {
-  const struct reference *reference = &run->reference;
-  if (!reference->server_fingerprint || !run->spec->train->deterministic ||
-      strcmp(server->fingerprint, reference->server_fingerprint) == 0)
+  const struct sweep_kind *sweep = sweep_kind_of(run);
+  const char *of = "a run", *first = run->reference.server, *kind = run->reference.server_fingerprint;
+  if (sweep)
+    of = "a sweep in virtual order";
+  if (!kind && sweep) {
+    first = sweep->server;
+    kind = sweep->server_fingerprint;
+  }
+  if (!kind || !run->spec->train->deterministic || strcmp(server->fingerprint, kind) == 0)
     return NULL;
-  return mem_printf("%s (%s) is '%s', %s is '%s': servers of a run must be of one kind, or "
-                    "train.deterministic false; a run that is paused and resumed may go on with another kind",
-                    server->id, server->address, server->fingerprint, reference->server,
-                    reference->server_fingerprint);
+  return mem_printf("%s (%s) is '%s', %s is '%s': servers of %s must be of one kind, or "
+                    "train.deterministic false%s",
+                    server->id, server->address, server->fingerprint, first, kind, of,
+                    sweep ? "" : "; a run that is paused and resumed may go on with another kind");
 }
 
 bool coordinator_server_fits(const struct run *run, const struct member *server) {
@@ -26,10 +35,50 @@ bool coordinator_server_fits(const struct run *run, const struct member *server)
 }
 
 void coordinator_server_set_kind(struct run *run, const struct member *server) {
+  struct sweep_kind *sweep = sweep_kind_of(run);
   if (run->reference.server_fingerprint)
     return;
   free(run->reference.server);
-  run->reference.server = mem_printf("%s (%s)", server->id, server->address);
-  run->reference.server_fingerprint = mem_strdup(server->fingerprint);
+  if (sweep)
+    sweep_kind_fix_server(sweep, server);
+  if (sweep && sweep->server_fingerprint) {
+    run->reference.server = mem_strdup(sweep->server);
+    run->reference.server_fingerprint = mem_strdup(sweep->server_fingerprint);
+  } else {
+    run->reference.server = mem_printf("%s (%s)", server->id, server->address);
+    run->reference.server_fingerprint = mem_strdup(server->fingerprint);
+  }
   run->is_save_due = true;
+}
+
+char *coordinator_worker_mismatch(const struct run *run, const struct member *worker) {
+  const struct sweep_kind *sweep = sweep_kind_of(run);
+  if (!sweep || !sweep->fingerprint || strcmp(worker->fingerprint, sweep->fingerprint) == 0)
+    return NULL;
+  return mem_printf(
+      "%s (%s) is '%s', %s is '%s': workers of a sweep in virtual order must be of one kind, or "
+      "train.deterministic false",
+      worker->id, worker->host, worker->fingerprint, sweep->worker, sweep->fingerprint);
+}
+
+bool coordinator_worker_fits(const struct run *run, const struct member *worker) {
+  const struct sweep_kind *sweep = sweep_kind_of(run);
+  return !sweep || !sweep->fingerprint || strcmp(worker->fingerprint, sweep->fingerprint) == 0;
+}
+
+static bool has_strangers(const struct sweep_kind *kind, struct member *const *workers, int n) {
+  for (int i = 0; i < n && kind->fingerprint; i++)
+    if (strcmp(workers[i]->fingerprint, kind->fingerprint) != 0)
+      return true;
+  return false;
+}
+
+void coordinator_find_strangers(struct coordinator *coordinator, struct member *const *workers, int n) {
+  for (struct sweep_kind *kind = coordinator->sweep_kinds; kind; kind = kind->next)
+    kind->has_strangers = has_strangers(kind, workers, n);
+}
+
+bool coordinator_is_choosy(const struct run *run) {
+  const struct sweep_kind *sweep = sweep_kind_of(run);
+  return coordinator_required(run).n > 0 || (sweep && sweep->has_strangers);
 }

@@ -17,6 +17,7 @@
 #include "server/coordinator/state/reissuing.h"
 #include "server/coordinator/state/room.h"
 #include "server/coordinator/state/state.h"
+#include "server/coordinator/state/sweep_kind.h"
 
 enum { MESSAGE_MAX = 1500, LEAD_STEPS = 2, TERM_SHIFT = 32 };
 
@@ -45,6 +46,7 @@ struct run *coordinator_run_new(const struct coordinator *coordinator,
   run->checkpointing.lead = LEAD_STEPS;
   run->sweep = mem_strdup(submission->sweep ? submission->sweep : "");
   run->trial = submission->trial;
+  run->kind = sweep_kind_find(coordinator, run->sweep);
   run->origin.parent = mem_strdup(submission->origin.parent ? submission->origin.parent : "");
   run->origin.step = run->base_step = run->step = submission->origin.step;
   run->origin.slots_step = submission->origin.slots_step;

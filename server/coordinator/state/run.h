@@ -91,6 +91,7 @@ struct run {
   uint64_t pin;       /* the lowest of its own versions that forks wait for; UINT64_MAX: none */
   char *sweep;        /* whose trial it is; "": of none */
   uint32_t trial;
+  struct sweep_kind *kind; /* that the members of its sweep are to be of; NULL: they may be of any */
 
   Weir__RunState state;
   bool is_stop_awaited;      /* it is over or paused, but not yet known so in the store: */

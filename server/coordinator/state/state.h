@@ -39,6 +39,8 @@ struct coordinator {
   struct quarantines quarantines;
   uint64_t reissues_seen; /* the highest number of a struct reissue */
 
+  struct sweep_kind *sweep_kinds; /* a list */
+
   char *store_message;    /* empty: it is well */
   int64_t unix_offset_ms; /* of the wall clock to now_ms, as far as events have told */
   bool is_members_due, is_deposed;

@@ -13,6 +13,7 @@ struct rpc_reader *member_join_again(struct service_fixture *f, Weir__Role role,
   struct err err = ERR_NONE;
   hello.role = role;
   hello.host = "here";
+  hello.fingerprint = "build-1";
   hello.address = role == WEIR__ROLE__SERVER ? "127.0.0.1:1" : "";
   hello.executors = 1;
   hello.id = (char *)id;

@@ -9,8 +9,11 @@
 #include "common/base/memory.h"
 #include "common/base/message.h"
 #include "common/specs/spec_text.h"
+#include "storage/checkpoint/checkpoint.h"
+#include "store.pb-c.h"
 #include "tests/support/common/sweep_specs.h"
 #include "tests/support/coordinator/service_members.h"
+#include "tests/support/storage/checkpoint_fixture.h"
 #include "tests/support/storage/flaky_store.h"
 
 enum { GARBAGE = 300, MANY = 200, LETTERS = 3000, REPLY_BYTES_MAX = 1 << 20 };
@@ -116,7 +119,7 @@ static void trials_are_runs_once_the_log_is_stored_and_a_successor_has_them(void
   id = search(f, tries_text, NULL, 0);
   run = mem_printf("%s-0002", id);
   AWAIT(run_state(f, run) == WEIR__RUN_STATE__QUEUED);
-  assert_int_equal(count_records(f), 1 + 3); /* the head, and a suggestion for each */
+  assert_int_equal(count_records(f), 2 + 3); /* the head, the kind, and a suggestion for each */
   assert_int_equal(ask_run(f, RPC_GET_RUN, run, &info, &err), 0);
   assert_string_equal(info->sweep, id);
   assert_int_equal(info->trial, 2);
@@ -124,7 +127,7 @@ static void trials_are_runs_once_the_log_is_stored_and_a_successor_has_them(void
   seat_restart(f, true);
   AWAIT(run_state(f, run) == WEIR__RUN_STATE__QUEUED);
   assert_int_equal(count_begun(f, id), 3);
-  assert_int_equal(count_records(f), 1 + 3);
+  assert_int_equal(count_records(f), 2 + 3);
   free(run);
   free(id);
 }
@@ -215,6 +218,108 @@ static void garbage_is_refused_and_leaves_no_sweep(void **state) {
   free(bytes);
 }
 
+static Weir__SweepKind *read_kind(struct service_fixture *f, const char *sweep) {
+  char *name = mem_printf("sweeps/%s/kind", sweep);
+  Weir__SweepKind *kind = NULL;
+  struct err err = ERR_NONE;
+  assert_int_equal(
+      checkpoint_read_record(f->store, name, &weir__sweep_kind__descriptor, (void **)&kind, &err), 0);
+  free(name);
+  return kind;
+}
+
+static bool is_kind_stored(struct service_fixture *f, const char *sweep) {
+  Weir__SweepKind *kind = read_kind(f, sweep);
+  bool is_stored = *kind->libm && *kind->fingerprint && *kind->server_fingerprint;
+  message_free(kind);
+  return is_stored;
+}
+
+static void the_store_keeps_the_kind_of_what_computes_a_sweep(void **state) {
+  struct service_fixture *f = *state;
+  struct rpc_reader *server, *worker;
+  Weir__RunLoaded loaded = WEIR__RUN_LOADED__INIT;
+  Weir__Order *order;
+  Weir__SweepInfo *info;
+  char *id, *run;
+  prepare(f);
+  id = search(f, tries_text, (const char *const[]){"concurrency=1"}, 1);
+  run = mem_printf("%s-0000", id);
+  AWAIT(run_state(f, run) == WEIR__RUN_STATE__QUEUED);
+  assert_false(is_kind_stored(f, id));
+  server = member_join(f, WEIR__ROLE__SERVER);
+  worker = member_join(f, WEIR__ROLE__WORKER);
+  order = expect_order(worker, WEIR__ORDER__BODY_LOAD);
+  loaded.run = run;
+  loaded.incarnation = order->load->incarnation;
+  loaded.train_samples = loaded.eval_samples = TINY_SAMPLES;
+  member_tell(worker, WEIR__MEMBER_MESSAGE__BODY_LOADED, &loaded);
+  message_free(order);
+  message_free(expect_order(server, WEIR__ORDER__BODY_LOAD));
+  AWAIT(is_kind_stored(f, id));
+  rpc_reader_close(worker);
+  rpc_reader_close(server);
+  seat_restart(f, true);
+  info = ask(f, id, UINT32_MAX, UINT64_MAX);
+  assert_string_equal(info->worker_fingerprint, "build-1");
+  assert_string_equal(info->server_fingerprint, "build-1");
+  message_free(info);
+  free(run);
+  free(id);
+}
+
+static void set_libm(struct service_fixture *f, const char *sweep, const char *libm) {
+  Weir__SweepKind *kind = read_kind(f, sweep), changed = *kind;
+  char *name = mem_printf("sweeps/%s/kind", sweep);
+  struct err err = ERR_NONE;
+  changed.libm = (char *)libm;
+  assert_int_equal(checkpoint_write_record(f->store, name, &changed, NULL, &err), 0);
+  free(name);
+  message_free(kind);
+}
+
+static Weir__SweepInfo *change(struct service_fixture *f, enum rpc_method_id method, const void *request) {
+  const struct rpc_question question = {method, request, patience_ms()};
+  Weir__SweepInfo *info = NULL;
+  struct err err = ERR_NONE;
+  if (rpc_unary(f->channel, &question, false, (void **)&info, &err))
+    fail_msg("%s", err.text);
+  return info;
+}
+
+static void a_coordinator_whose_libm_computes_otherwise_suggests_nothing(void **state) {
+  struct service_fixture *f = *state;
+  Weir__SweepRequest stop = WEIR__SWEEP_REQUEST__INIT;
+  Weir__ExtendSweepRequest extend = WEIR__EXTEND_SWEEP_REQUEST__INIT;
+  Weir__SweepBudget budget = WEIR__SWEEP_BUDGET__INIT;
+  Weir__RunInfo *ended;
+  Weir__SweepInfo *info;
+  struct err err = ERR_NONE;
+  char *id, *run;
+  prepare(f);
+  stop.sweep = extend.sweep = id = search(f, tries_text, NULL, 0);
+  run = mem_printf("%s-0000", id);
+  AWAIT(count_begun(f, id) == 3 && run_state(f, run) == WEIR__RUN_STATE__QUEUED);
+  set_libm(f, id, "0123456789abcdef");
+  seat_restart(f, true);
+  assert_int_equal(ask_run(f, RPC_CANCEL, run, &ended, &err), 0);
+  message_free(ended);
+  info = ask(f, id, 0, 0);
+  assert_non_null(strstr(info->message, "'0123456789abcdef'"));
+  message_free(info);
+  info = change(f, RPC_STOP_SWEEP, &stop);
+  assert_int_equal(info->log_records, 3 + 1); /* not even the result of the one that was cancelled */
+  message_free(info);
+  extend.budget = &budget;
+  budget.has_trials = true;
+  budget.trials = 501;
+  info = change(f, RPC_EXTEND_SWEEP, &extend);
+  assert_string_equal(info->message, ""); /* it goes on with what is there */
+  message_free(info);
+  free(run);
+  free(id);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, service_setup, service_teardown)
 
 int main(void) {
@@ -223,6 +328,8 @@ int main(void) {
       TEST(trials_are_runs_once_the_log_is_stored_and_a_successor_has_them),
       TEST(a_sweep_whose_client_was_refused_leaves_nothing),
       TEST(a_long_sweep_is_told_in_pages),
+      TEST(the_store_keeps_the_kind_of_what_computes_a_sweep),
+      TEST(a_coordinator_whose_libm_computes_otherwise_suggests_nothing),
       TEST(garbage_is_refused_and_leaves_no_sweep),
   };
   log_set_level(LOG_ERROR + 1);

@@ -52,7 +52,7 @@ def wait_for(condition, what):
         if value:
             return value
         time.sleep(min(max(0.02, 14 * (time.monotonic() - look), (look - begin) / 5), 1))
-    raise AssertionError(f"waited in vain for {what}")
+    raise AssertionError(f"waited in vain for {what}, while its processes said at last:\n{last_words()}")
 
 
 def kept(name, make):
@@ -217,6 +217,14 @@ class Process:
     def wait(self):
         """Its exit status."""
         return self.child.wait(PATIENCE * 3)
+
+
+def last_words(lines=20, columns=400):
+    """The ends of what the living processes said, those first that started first."""
+    processes = sorted(Process.living, key=lambda process: process.child.pid)
+    return "\n".join(line for process in processes for line in (
+        f"{os.path.basename(process.child.args[0])} {process.child.pid} ({process.child.poll()}):",
+        *("  " + line[:columns] for line in process.output().splitlines()[-lines:])))
 
 
 def start_announced(*command, **options):

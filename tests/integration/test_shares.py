@@ -19,7 +19,7 @@ class Fleet:
         self.folder, self.clients, self.metrics, self.expected = folder, {}, {}, expected
         with open(write(folder)) as file:  # once: workers read the data meanwhile
             self.text = file.read()
-        self.cluster = Cluster(folder, servers, workers, gate=Gate(folder), is_patient=servers == 1)
+        self.cluster = Cluster(folder, servers, workers, gate=Gate(folder), is_patient=True)
         self.gate = self.cluster.gate
         self.gate.stop_at(stop)
 

@@ -80,6 +80,10 @@ def row_of(cluster, worker):
     return next(row for row in cluster.json("workers") if row["pid"] == worker.child.pid)
 
 
+def computes(cluster, worker, stage):
+    return row_of(cluster, worker)["microbatches"] > 0 and held(worker.output())[0] == stage
+
+
 def write_regression(folder):
     """Real labels, of 53 samples to evaluate: the last batch repeats its last sample, which takes an execution more."""
     draw = random.Random(3)
@@ -158,13 +162,14 @@ def test_a_worker_that_hangs_at_its_stage_is_found_and_its_stage_taken_over():
         cluster.gate.stop_at(1)
         run.wait_step(1)
         wait_for(lambda: all(" worker loaded " in worker.output() for worker in cluster.workers), "the spare worker's loading")
-        lower, upper = sorted((worker for worker in cluster.workers if row_of(cluster, worker)["microbatches"] > 0),
-                              key=lambda worker: held(worker.output())[0])
-        spare, = set(cluster.workers) - {lower, upper}
-        cluster.gate.crawl(lambda: row_of(cluster, upper)["speed"] > 0, "the speed at which it usually computes")
+        cluster.gate.crawl(lambda: all(row_of(cluster, worker)["speed"] > 0 for worker in cluster.workers
+                                       if row_of(cluster, worker)["microbatches"] > 0), "the speeds at which they usually compute")
         cluster.gate.open()
+        upper = next(worker for worker in cluster.workers if computes(cluster, worker, 1))
         with FrozenThread(upper.child.pid, "executor 0"):
-            wait_for(lambda: held(spare.output())[0] == 1, "the spare worker's having the stage of the one that hangs")
+            stage = held(upper.output())[0]
+            wait_for(lambda: any(computes(cluster, worker, stage) for worker in cluster.workers if worker is not upper),
+                     "another worker's having the stage of the one that hangs")
             run.wait_step(newest_step(run.metrics) + 30)
             message = row_of(cluster, upper)["message"]
             assert message.startswith("computes nothing: for ") and message in cluster.json("status", "small")["message"]

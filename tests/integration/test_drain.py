@@ -11,8 +11,8 @@ STOP = 20
 
 
 @contextlib.contextmanager
-def fleet(workers=1, servers=2, stop=STOP):
-    with Folder() as folder, Held(folder, workers, stop, servers) as runs:
+def fleet(workers=1, servers=2, stop=STOP, is_patient=True):
+    with Folder() as folder, Held(folder, workers, stop, servers, is_patient=is_patient) as runs:
         yield runs
 
 
@@ -103,7 +103,7 @@ def test_members_die_while_blocks_move():
         runs.cluster.add_worker()
     for die in (coordinator, draining, other, worker):
         for is_standing in (False, True):
-            with fleet(workers=2) as runs:
+            with fleet(workers=2, is_patient=die is not draining) as runs:  # who drains does not come back
                 runs.submit("some")
                 stands(runs, "some")
                 second = ids(runs)[1]

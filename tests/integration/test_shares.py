@@ -15,11 +15,11 @@ class Fleet:
     """A cluster with a gate, and runs of one spec on it that are followed. write: writes the spec and its data; expected:
     what is the outcome of a run that has the cluster for itself."""
 
-    def __init__(self, folder, workers, stop, servers=1, write=write_spec, expected=undisturbed):
+    def __init__(self, folder, workers, stop, servers=1, write=write_spec, expected=undisturbed, is_patient=True):
         self.folder, self.clients, self.metrics, self.expected = folder, {}, {}, expected
         with open(write(folder)) as file:  # once: workers read the data meanwhile
             self.text = file.read()
-        self.cluster = Cluster(folder, servers, workers, gate=Gate(folder), is_patient=True)
+        self.cluster = Cluster(folder, servers, workers, gate=Gate(folder), is_patient=is_patient)
         self.gate = self.cluster.gate
         self.gate.stop_at(stop)
 

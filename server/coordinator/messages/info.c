@@ -200,6 +200,11 @@ bool coordinator_version_is_to_come(const struct coordinator *coordinator, const
   return step > run->step || stands_there;
 }
 
+bool coordinator_needs_parent(const struct coordinator *coordinator, const char *id) {
+  const struct run *run = coordinator_run(coordinator, id);
+  return run && !coordinator_is_over(run) && (run->origin.is_to_come || run->is_adopting);
+}
+
 bool coordinator_plan_is_to_come(const struct coordinator *coordinator, const char *id) {
   const struct run *run = coordinator_run(coordinator, id);
   return run && !coordinator_is_over(run) && !plan_is_known(&run->plan);

@@ -78,6 +78,9 @@ bool coordinator_checkpoint_is_coming(const struct coordinator *coordinator, con
                                       const uint64_t *wanted, uint64_t *step);
 /* Whether the run has yet to come to the version: a fork may wait for it. */
 bool coordinator_version_is_to_come(const struct coordinator *coordinator, const char *id, uint64_t step);
+/* Whether the fork still needs its parent as it is: its base is to come, or its servers have yet to load it
+   from the memory of the parent's. A sweep's forks need it from the beginning. */
+bool coordinator_needs_parent(const struct coordinator *coordinator, const char *id);
 /* How many steps it has is not known before its first worker has loaded its data. */
 bool coordinator_plan_is_to_come(const struct coordinator *coordinator, const char *id);
 /* Whether a checkpoint that was coming is still to come: a run that was rolled back since reaches the version

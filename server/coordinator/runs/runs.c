@@ -118,7 +118,8 @@ static void run_inherit(struct coordinator *coordinator, struct run *run,
   run->reference.dataset_sha256 = text_copy_clean(inheritance->reference->dataset_sha256, REFERENCE_MAX);
   if (inheritance->base)
     coordinator_checkpoint_add(run, inheritance->base);
-  coordinator->has_pins |= run->origin.is_to_come;
+  run->is_adopting = inheritance->base && *run->sweep;
+  coordinator->has_pins |= run->origin.is_to_come || run->is_adopting;
   run->is_save_awaited = true;
   run->awaited_ms = coordinator->now_ms;
   log_event(LOG_INFO, "coordinator", "run_forked", "run=%s parent=%s step=%llu slots_step=%llu", run->id,

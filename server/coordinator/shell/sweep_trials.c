@@ -147,14 +147,12 @@ static bool are_children_there(struct coordinator_service *shell, const struct s
   bool are_there = true;
   for (int i = 0; i < sweep->sweep->n_trials && are_there; i++) {
     const struct sweep_trial *child = &sweep->sweep->trials[i];
-    Weir__RunInfo info;
     char *id;
     if (child->parent != (int)trial->number || child->begin != trial->n_results ||
         child->state != SWEEP_TRIAL_RUNNING || child->is_known)
       continue;
     id = sweep_run_id(sweep, child->number);
-    are_there = coordinator_run_info(shell->core, id, shell_now_ms(), &info) &&
-                info.state != WEIR__RUN_STATE__QUEUED && info.state != WEIR__RUN_STATE__LOADING;
+    are_there = coordinator_run_spec(shell->core, id) && !coordinator_needs_parent(shell->core, id);
     free(id);
   }
   return are_there;

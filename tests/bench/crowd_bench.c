@@ -21,6 +21,7 @@
 #include "parameters.pb-c.h"
 #include "server/parameters/service.h"
 #include "tests/support/model/model_bytes.h"
+#include "tests/support/parameters/given_model.h"
 #include "tests/support/parameters/run_order.h"
 
 enum { SHARDS = 2, THREADS = 2, CHANNELS = 2, WINDOW = 16, WORKERS_MAX = 1024, BLOCKS_MAX = 256 };
@@ -108,16 +109,18 @@ static void *make_model(size_t *size_bytes) {
 static struct hosted_run *make_run(struct shard **shards) {
   uint32_t workers = (uint32_t)bench.setting.workers;
   struct run_order order;
+  void *model;
+  size_t size_bytes;
   struct run_setup setup = {.order = &order.load, .own_id = "server-1", .shards = shards, .n_shards = SHARDS};
   struct hosted_run *run;
   struct err err;
-  setup.model = make_model(&setup.model_bytes);
+  model = make_model(&size_bytes);
   run_order_init(&order, "bench", (struct run_size){(uint64_t)bench.setting.steps + 1, workers, workers},
                  1e-3);
   order.plan.train_samples = 100000;
-  if (hosted_run_new(&setup, &run, &err))
+  if (given_model_load(&setup, model, size_bytes, &run, &err))
     die(&err);
-  free((void *)setup.model);
+  free(model);
   return run;
 }
 

@@ -19,6 +19,7 @@
 #include "parameters.pb-c.h"
 #include "server/parameters/service.h"
 #include "tests/support/model/model_bytes.h"
+#include "tests/support/parameters/given_model.h"
 #include "tests/support/parameters/run_order.h"
 
 enum { SHARDS = 2, THREADS = 2, CHANNELS = 2, WINDOW = 16, WORKERS_MAX = 128, BLOCKS_MAX = 256 };
@@ -91,17 +92,19 @@ static void *make_model(int r, size_t *size_bytes) {
 static struct hosted_run *make_run(int r, struct shard **shards) {
   uint32_t workers = (uint32_t)bench.runs[r].workers;
   struct run_order order;
+  void *model;
+  size_t size_bytes;
   struct run_setup setup = {.order = &order.load, .own_id = "server-1", .shards = shards, .n_shards = SHARDS};
   struct hosted_run *run;
   struct err err;
-  setup.model = make_model(r, &setup.model_bytes);
+  model = make_model(r, &size_bytes);
   run_order_init(&order, names[r], (struct run_size){1000000, workers, workers}, 1e-3);
   order.plan.train_samples = 100000;
   order.workers.has_weight = true;
   order.workers.weight = bench.runs[r].weight;
-  if (hosted_run_new(&setup, &run, &err))
+  if (given_model_load(&setup, model, size_bytes, &run, &err))
     die(&err);
-  free((void *)setup.model);
+  free(model);
   CHECK(run->n_own <= BLOCKS_MAX);
   bench.shared->n_blocks[r] = run->n_own;
   for (uint32_t b = 0; b < run->n_own; b++)

@@ -22,6 +22,7 @@
 #include "server/parameters/service.h"
 #include "server/parameters/snapshot/snapshot.h"
 #include "tests/support/model/model_bytes.h"
+#include "tests/support/parameters/given_model.h"
 #include "tests/support/parameters/run_order.h"
 
 enum { WARM_STEPS = 3, ROUND_STEPS = 3, ROUNDS_MAX = 100, CHANGED_EVERY = 10, WINDOW = 16, SHARDS = 2 };
@@ -101,12 +102,8 @@ static void *make_model(size_t *size_bytes) {
 static struct hosted_run *make_run(const void *bytes, size_t size_bytes, uint64_t step) {
   uint64_t steps = (uint64_t)(WARM_STEPS + ROUND_STEPS * bench.rounds + 1);
   struct run_order order;
-  struct run_setup setup = {.order = &order.load,
-                            .own_id = "server-1",
-                            .shards = bench.shards,
-                            .n_shards = SHARDS,
-                            .model = bytes,
-                            .model_bytes = size_bytes};
+  struct run_setup setup = {
+      .order = &order.load, .own_id = "server-1", .shards = bench.shards, .n_shards = SHARDS};
   struct hosted_run *run;
   struct err err;
   run_order_init(&order, "bench", (struct run_size){steps, 1, 1}, 1e-3);
@@ -114,7 +111,7 @@ static struct hosted_run *make_run(const void *bytes, size_t size_bytes, uint64_
   order.optimizer.momentum = 0.9;
   order.load.step = step;
   order.load.manifest = (char *)(step ? "bench" : "");
-  if (hosted_run_new(&setup, &run, &err))
+  if (given_model_load(&setup, bytes, size_bytes, &run, &err))
     die(&err);
   return run;
 }

@@ -30,7 +30,7 @@ static int run_make_blocks(struct hosted_run *run, const struct model *model, st
 
 int hosted_run_new(const struct run_setup *setup, struct hosted_run **out, struct err *err) {
   struct hosted_run *run = mem_new(sizeof *run);
-  struct model *model = NULL;
+  const struct model *model = NULL;
   int code;
   run->refs = 1;
   run->dispose = run_dispose;
@@ -41,11 +41,13 @@ int hosted_run_new(const struct run_setup *setup, struct hosted_run **out, struc
   report_log_init(&run->log, run->id, run->incarnation, setup->tell, setup->user);
   code = run_read_order(run, setup->order, err);
   if (!code)
-    code = model_open(&(struct model_source){.onnx = setup->model,
-                                             .size_bytes = setup->model_bytes,
-                                             .spec = run->spec,
-                                             .samples = run->plan.microbatch_samples},
-                      &model, err);
+    code = opened_models_get(setup->models,
+                             &(struct model_wanted){.order = setup->order,
+                                                    .spec = run->spec,
+                                                    .samples = run->plan.microbatch_samples,
+                                                    .fetch = setup->fetch,
+                                                    .user = setup->fetch_user},
+                             &model, err);
   if (!code)
     code = run_place(run, setup, model, err);
   if (!code)
@@ -54,7 +56,7 @@ int hosted_run_new(const struct run_setup *setup, struct hosted_run **out, struc
     code = run_make_blocks(run, model, err);
   if (!code && run->base_step == 0)
     code = initial_blocks(run, model, setup->pieces, err);
-  model_close(model);
+  opened_models_trim(setup->models);
   if (code)
     hosted_run_put(run);
   else

@@ -4,16 +4,18 @@
 
 #include "server/parameters/block/block.h"
 #include "server/parameters/exchange/exchange.h"
+#include "server/parameters/load/opened_models.h"
 #include "server/parameters/run/run.h"
 
 /* What it takes to load a run. All of it is the caller's, and is not needed after hosted_run_new, except for
    the shards and the sums client. */
 struct run_setup {
   const Weir__LoadRun *order;
-  const char *own_id; /* ours among order->servers */
-  const void *model;  /* the ONNX file, or its outline */
-  size_t model_bytes;
-  const struct piece_source *pieces; /* that the outline names; NULL: none can be read */
+  const char *own_id;           /* ours among order->servers */
+  struct opened_models *models; /* where it is opened, or is open already */
+  int (*fetch)(void *user, struct fetched_model *file, struct err *err); /* as of struct model_wanted */
+  void *fetch_user;
+  const struct piece_source *pieces; /* that the model's outline names; NULL: none can be read */
   struct shard **shards;             /* outlive the run */
   uint32_t n_shards;
   struct sums_client *sums_client; /* outlives the run; may be NULL where there is one server */
@@ -25,7 +27,7 @@ struct run_setup {
 /* Opens the model and makes the blocks that are ours at the version that the order says, with one reference.
    Those of a version other than 0 are to be restored before anything else. Of version 0 the pieces of our
    blocks are read, and no others. Errors: INVALID and UNSUPPORTED (the order, its spec or the model),
-   NO_MEMORY; those of setup->pieces. */
+   NO_MEMORY; those of setup->fetch and setup->pieces. */
 int hosted_run_new(const struct run_setup *setup, struct hosted_run **out, struct err *err);
 
 /* The block of that index in the model. Errors: INVALID if there is none or another server owns it. */

@@ -27,6 +27,7 @@ struct load {
 struct run_loader {
   struct run_loader_options options;
   struct model_fetch fetch;
+  struct opened_models models; /* the thread's own */
   pthread_t thread;
   pthread_mutex_t lock; /* what follows */
   pthread_cond_t changed;
@@ -64,6 +65,7 @@ void run_loader_free(struct run_loader *loader) {
   if (!loader)
     return;
   model_fetch_fini(&loader->fetch);
+  opened_models_fini(&loader->models);
   pthread_cond_destroy(&loader->changed);
   pthread_mutex_destroy(&loader->lock);
   free(loader);
@@ -141,25 +143,34 @@ static int load_reach_keeper(struct run_loader *loader, const struct hosted_run 
   return 0;
 }
 
+/* What load_fetch gets. */
+struct wanted_file {
+  struct run_loader *loader;
+  const struct load *load;
+};
+
+static int load_fetch(void *user, struct fetched_model *file, struct err *err) {
+  const struct wanted_file *wanted = user;
+  const struct load *load = wanted->load;
+  return model_fetch_run(&wanted->loader->fetch, load->coordinator, load->order, file, err);
+}
+
 static int load_make_run(struct run_loader *loader, const struct load *load, struct run_loaded *loaded) {
   struct piece_fetch pieces = {&loader->fetch, load->coordinator, load->order->run};
+  struct wanted_file file = {loader, load};
   struct run_setup setup = {.order = load->order,
                             .own_id = load->own_id,
+                            .models = &loader->models,
+                            .fetch = load_fetch,
+                            .fetch_user = &file,
                             .pieces = &(struct piece_source){piece_fetch_read, &pieces},
                             .shards = loader->options.shards,
                             .n_shards = loader->options.n_shards,
                             .sums_client = loader->options.sums_client,
                             .tell = loader->options.tell,
                             .user = loader->options.user};
-  struct fetched_model model;
-  int code = model_fetch_run(&loader->fetch, load->coordinator, load->order, &model, &loaded->err);
-  if (code)
-    return code;
-  setup.model = model.bytes;
-  setup.model_bytes = model.size_bytes;
-  code = hosted_run_new(&setup, &loaded->run, &loaded->err);
+  int code = hosted_run_new(&setup, &loaded->run, &loaded->err);
   loaded->is_bad_input = code == ERR_INVALID || code == ERR_UNSUPPORTED;
-  free(model.bytes);
   if (!code && (code = load_reach_keeper(loader, loaded->run, &loaded->err))) {
     hosted_run_put(loaded->run);
     loaded->run = NULL;

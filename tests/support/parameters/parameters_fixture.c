@@ -17,6 +17,7 @@
 #include "tests/support/common/patience.h"
 #include "tests/support/model/model_bytes.h"
 #include "tests/support/parameters/run_order.h"
+#include "tests/support/parameters/given_model.h"
 
 extern const struct model_kind_def model_kind_mlp;
 
@@ -84,14 +85,12 @@ int make_run(struct parameters_fixture *f, const Weir__LoadRun *order, const cha
              struct hosted_run **run, struct err *err) {
   struct run_setup setup = {.order = order,
                             .own_id = own_id,
-                            .model = f->model,
-                            .model_bytes = f->model_bytes,
                             .shards = f->shards,
                             .n_shards = 2,
                             .sums_client = f->sums_client,
                             .tell = parameters_on_told,
                             .user = f};
-  return hosted_run_new(&setup, run, err);
+  return given_model_load(&setup, f->model, f->model_bytes, run, err);
 }
 
 int load_order_as(struct parameters_fixture *f, const Weir__LoadRun *order, const char *own_id,

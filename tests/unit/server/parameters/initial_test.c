@@ -12,6 +12,7 @@
 #include "common/agree/float_setting.h"
 #include "model/onnx/onnx_outline.h"
 #include "server/parameters/load/hosted_run.h"
+#include "tests/support/parameters/given_model.h"
 #include "tests/support/parameters/parameters_fixture.h"
 
 /* The fixture's model in pieces, and what was read of them. */
@@ -56,15 +57,13 @@ static int load(struct pieces_fixture *p, const Weir__LoadRun *order, const char
   struct piece_source source = {read_pieces, p};
   struct run_setup setup = {.order = order,
                             .own_id = own_id,
-                            .model = p->outline.bytes,
-                            .model_bytes = p->outline.size_bytes,
                             .pieces = &source,
                             .shards = p->f.shards,
                             .n_shards = 2,
                             .sums_client = p->f.sums_client};
   *run = NULL;
   *err = ERR_NONE;
-  return hosted_run_new(&setup, run, err);
+  return given_model_load(&setup, p->outline.bytes, p->outline.size_bytes, run, err);
 }
 
 /* Blocks 0 and 1 are the two pieces. */

@@ -41,6 +41,33 @@ static void a_run_is_loaded_by_order(void **state) {
   role_fini(&f);
 }
 
+/* Of a spec that differs only in what servers apply, and in no other that is computed. */
+static void a_model_that_is_open_is_not_fetched_again(void **state) {
+  struct role_fixture f;
+  Weir__LoadRun load;
+  (void)state;
+  role_init(&f);
+  order_load(&f);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 1);
+  load = *make_order(1, 1);
+  load.run = (char *)"unit-2";
+  load.spec->train->optimizer->lr = 0.125;
+  send_load(&f, &load);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 2);
+  assert_int_equal(f.coordinator.n_fetched, 1);
+  order_unload(&f);
+  order_load(&f);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 3);
+  assert_int_equal(f.coordinator.n_fetched, 1);
+  load = *make_order(1, 1);
+  load.run = (char *)"unit-3";
+  load.spec->train->microbatches = 1;
+  send_load(&f, &load);
+  fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_LOADED, 4);
+  assert_int_equal(f.coordinator.n_fetched, 2);
+  role_fini(&f);
+}
+
 static void a_model_that_came_wrong_is_refused(void **state) {
   struct role_fixture f;
   const Weir__MemberMessage *message;
@@ -222,6 +249,7 @@ int main(void) {
   float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_run_is_loaded_by_order),
+      cmocka_unit_test(a_model_that_is_open_is_not_fetched_again),
       cmocka_unit_test(a_model_that_came_wrong_is_refused),
       cmocka_unit_test(a_model_that_is_none_is_the_users_mistake),
       cmocka_unit_test(blocks_are_written_with_their_slots),

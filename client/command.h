@@ -22,7 +22,7 @@ struct command_def {
   const char *summary;              /* half a line: "train a model on this machine" */
   const char *arguments;            /* of the usage line: "SPEC"; "" for none */
   int min_arguments, max_arguments; /* at most ARGUMENTS_MAX */
-  bool takes_coordinator;           /* --coordinator is one of its options */
+  bool takes_coordinator;           /* --coordinator and --tls are among its options */
   const char *description;          /* paragraphs, separated by an empty line; wrapped by the printer */
   const struct option_def *options; /* ends with {0}; NULL: none */
   const char *if_failed;            /* what exit status 1 means; NULL: it does not occur */

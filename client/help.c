@@ -18,6 +18,12 @@ static const struct option_def coordinator_options[] = {
      .value = "HOST:PORT",
      .help = "the coordinator to talk to; of several, separated by commas, the one that leads. Default: "
              "$WEIR_COORDINATOR, else 127.0.0.1:7070."},
+    {.name = "tls",
+     .kind = OPTION_TEXT,
+     .value = "DIR",
+     .help = "the folder of your certificate, as `weir certs` makes it: the cluster's members have theirs of "
+             "the same "
+             "authority, and connections are encrypted. Default: $WEIR_TLS, else plaintext."},
     {0}};
 
 void help_print(FILE *file, const struct command_def *const *commands, int n) {

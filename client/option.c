@@ -7,9 +7,12 @@
 
 #include "common/base/nearest.h"
 #include "common/base/size.h"
+#include "common/rpc/tls.h"
 
-static const struct option_def coordinator_option[] = {
-    {.name = "coordinator", .kind = OPTION_TEXT, .value = "HOST:PORT"}, {0}};
+static const struct option_def cluster_options[] = {
+    {.name = "coordinator", .kind = OPTION_TEXT, .value = "HOST:PORT"},
+    {.name = "tls", .kind = OPTION_TEXT, .value = "DIR"},
+    {0}};
 static const char default_coordinator[] = "127.0.0.1:7070";
 static const struct option_def help_option[] = {{.name = "help", .letter = 'h', .kind = OPTION_FLAG}, {0}};
 
@@ -65,6 +68,8 @@ int args_parse(struct args *args, const struct command_syntax *syntax, int argc,
       return err->code;
   }
   args->has_coordinator = args->coordinator != default_coordinator;
+  args->given_tls = args->tls;
+  args->tls = rpc_tls_folder(args->tls);
   return ERR_OK;
 }
 
@@ -72,8 +77,8 @@ int args_parse(struct args *args, const struct command_syntax *syntax, int argc,
 static int option_find(struct args *args, const char *word, struct option_use *use, struct err *err) {
   bool is_long = word[1] == '-';
   const char *name = word + (is_long ? 2 : 1);
-  const struct option_def *tables[] = {
-      args->options, args->takes_coordinator ? coordinator_option : help_option, help_option};
+  const struct option_def *tables[] = {args->options, args->takes_coordinator ? cluster_options : help_option,
+                                       help_option};
   size_t length = strcspn(name, "=");
   *use = (struct option_use){.value = name[length] == '=' ? name + length + 1 : NULL};
   for (int t = 0; t < 3; t++)
@@ -82,9 +87,10 @@ static int option_find(struct args *args, const char *word, struct option_use *u
                   : length != 1 || option->letter != name[0])
         continue;
       use->option = option;
-      use->slot = t == 0                            ? &args->values[option - args->options]
-                  : tables[t] == coordinator_option ? &args->coordinator
-                                                    : NULL;
+      use->slot = t == 0                          ? &args->values[option - args->options]
+                  : option == &cluster_options[0] ? &args->coordinator
+                  : option == &cluster_options[1] ? &args->tls
+                                                  : NULL;
       return ERR_OK;
     }
   return option_unknown(args, word, err);
@@ -109,14 +115,14 @@ static int option_take(struct args *args, const struct option_use *use, struct e
 }
 
 static int option_unknown(const struct args *args, const char *word, struct err *err) {
-  const char *names[OPTIONS_MAX + 2];
+  const char *names[OPTIONS_MAX + 3];
   const char *near;
   char name[64];
   int n = 0;
   for (int i = 0; args->options[i].name; i++)
     names[n++] = args->options[i].name;
-  if (args->takes_coordinator)
-    names[n++] = coordinator_option->name;
+  for (int i = 0; args->takes_coordinator && cluster_options[i].name; i++)
+    names[n++] = cluster_options[i].name;
   names[n++] = help_option->name;
   snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
   near = nearest_word(name + strspn(name, "-"), names, n);

@@ -21,8 +21,8 @@ enum option_kind {
   OPTION_TEXTS, /* --label gpu=h200 --label zone=a: as often as it is given, OPTION_TEXTS_MAX at most */
 };
 
-/* A table of them ends with {0}. --help and --coordinator need no row: every command knows the first, and
-   every command with `takes_coordinator` the second. */
+/* A table of them ends with {0}. --help, --coordinator and --tls need no row: every command knows the
+   first, and every command with `takes_coordinator` the others. */
 struct option_def {
   const char *name; /* without the dashes */
   char letter;      /* of the short form (-o); 0: none */
@@ -38,7 +38,7 @@ struct command_def;
 /* What a command line may hold. */
 struct command_syntax {
   const struct option_def *options; /* NULL: none of its own */
-  bool takes_coordinator;           /* --coordinator is known, too */
+  bool takes_coordinator;           /* --coordinator and --tls are known, too */
 };
 
 /* A parsed command line: what args_* read. Texts belong to argv and the tables. */
@@ -51,6 +51,8 @@ struct args {
   int n_texts;
   const char *coordinator; /* HOST:PORT: --coordinator, else WEIR_COORDINATOR, else 127.0.0.1:7070 */
   bool has_coordinator;    /* it is one of the first two */
+  const char *tls;         /* the folder of --tls, else WEIR_TLS; NULL: neither */
+  const char *given_tls;   /* of --tls alone: for clusters of our own */
   const char *arguments[ARGUMENTS_MAX]; /* what is not an option, in order */
   int n_arguments;
   bool wants_help;

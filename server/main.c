@@ -105,8 +105,9 @@ static int process_start(struct process *process, const sigset_t *signals, struc
   address = server_options_address(options, rpc_server_port(process->server));
   own = server_options_own_address(options, rpc_server_port(process->server));
   store = store_url_redacted(options->store);
-  log_event(LOG_INFO, "server", "serving", "address=%s coordinator=%d parameters=%d store=\"%s\" build=%s",
-            own, options->is_coordinator, options->is_parameters, store, WEIR_BUILD);
+  log_event(LOG_INFO, "server", "serving",
+            "address=%s coordinator=%d parameters=%d store=\"%s\" tls=%d build=%s", own,
+            options->is_coordinator, options->is_parameters, store, options->tls != NULL, WEIR_BUILD);
   if (process->coordinator)
     begin_to_lead(process, own, address);
   if (process->parameters)
@@ -166,6 +167,7 @@ static int start_services(struct process *process, struct err *err) {
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
   struct rpc_service services[SERVICES_MAX];
   struct rpc_server_options server_options = {.listen = options->listen,
+                                              .tls = options->tls,
                                               .services = services,
                                               .begins_not_serving = options->is_coordinator,
                                               .received_bytes_max = RECEIVED_BYTES_MAX,
@@ -202,7 +204,7 @@ static void join_coordinator(struct process *process, const char *coordinator, c
   hello.address = (char *)address;
   hello.fingerprint = fingerprint;
   hello.memory_bytes = process->options.memory_bytes;
-  process->client = rpc_client_new(1);
+  process->client = rpc_client_new(1, process->options.tls);
   parameters_join(process->parameters, process->client, coordinator, &hello);
   free(fingerprint);
 }

@@ -31,6 +31,7 @@ static const char help[] =
     "              [--advertise HOST:PORT] [--coordinator HOST:PORT[,HOST:PORT...]]\n"
     "              [--store URL] [--wait-store SECONDS] [--server-grace SECONDS]\n"
     "              [--follow-limit SECONDS] [--threads N] [--memory SIZE] [--announce-fd FD]\n"
+    "              [--tls DIR]\n"
     "\n"
     "DESCRIPTION\n"
     "  A Weir cluster is one coordinator, any number of parameter servers and any number of workers\n"
@@ -76,6 +77,12 @@ static const char help[] =
     "  --memory SIZE            of a parameter server: what runs may take of its memory together, as 8GB or\n"
     "                           1.5GiB; a run that does not fit beside those that load or train waits in\n"
     "                           the queue (default: no bound)\n"
+    "  --tls DIR                the folder of this process's certificate, as `weir certs` makes it: ca.pem,\n"
+    "                           cert.pem and key.pem, of the role coordinator, server (of --role=parameters) "
+    "or\n"
+    "                           all. Connections are encrypted, and both ends need a certificate of "
+    "ca.pem's\n"
+    "                           authorities (default: $WEIR_TLS, else plaintext)\n"
     "  --announce-fd FD         once serving, write the bound HOST:PORT and a line end to this descriptor\n"
     "                           and close it: for programs that start a server on port 0\n"
     "  --help                   this text\n"
@@ -101,6 +108,7 @@ static const char help[] =
     "  WEIR_STORE               the store, unless --store says otherwise; may hold a password\n"
     "  WEIR_STORE_PASSWORD_FILE, WEIR_STORE_PASSWORD\n"
     "                           the store's password, unless its URL has one\n"
+    "  WEIR_TLS                 the folder of certificates, unless --tls says otherwise\n"
     "  WEIR_LOG                 the least level that is logged: debug, info, warn, error (default: info)\n"
     "\n"
     "SIGNALS\n"
@@ -130,6 +138,7 @@ static const struct option long_options[] = {
     {"threads", required_argument, NULL, 't'},
     {"memory", required_argument, NULL, 'm'},
     {"announce-fd", required_argument, NULL, 'f'},
+    {"tls", required_argument, NULL, 'T'},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'v'},
     {0},
@@ -148,6 +157,7 @@ static int set_role(const char *role, struct server_options *options, struct err
 static int set_store(const char *url, struct server_options *options, struct err *err);
 static int set_number(const struct number_option *option, const char *text, struct err *err);
 static int check_options(struct server_options *options, struct err *err);
+static int open_tls(struct server_options *options, struct err *err);
 static int default_store(struct server_options *options, struct err *err);
 static int port_at(const char *address);
 
@@ -181,6 +191,8 @@ bool server_options_parse(int argc, char **argv, struct server_options *options,
 void server_options_fini(struct server_options *options) {
   free(options->store);
   options->store = NULL;
+  rpc_tls_close(options->tls);
+  options->tls = NULL;
 }
 
 static int parse_arguments(int argc, char **argv, struct server_options *options, struct err *err) {
@@ -234,6 +246,9 @@ static int take_option(int option, struct server_options *options, struct err *e
     return size_parse(optarg, &options->memory_bytes)
                ? 0
                : err_set(err, ERR_INVALID, "--memory: '%s' is not an amount, as 8GB or 1.5GiB", optarg);
+  case 'T':
+    options->tls_folder = optarg;
+    return 0;
   case 't':
     return set_number(&(struct number_option){"--threads", 1, THREADS_MAX, &options->threads}, optarg, err);
   default:
@@ -302,7 +317,17 @@ static int check_options(struct server_options *options, struct err *err) {
     return err->code;
   if (options->announce_fd >= 0 && fcntl(options->announce_fd, F_GETFD) < 0)
     return err_set(err, ERR_INVALID, "--announce-fd: %d is not an open descriptor", options->announce_fd);
+  if (open_tls(options, err))
+    return err->code;
   return options->store ? 0 : default_store(options, err);
+}
+
+static int open_tls(struct server_options *options, struct err *err) {
+  bool is_all = options->is_coordinator && options->is_parameters;
+  enum cert_role role = is_all ? CERT_ALL : options->is_coordinator ? CERT_COORDINATOR : CERT_SERVER;
+  if (rpc_tls_open(rpc_tls_folder(options->tls_folder), &options->tls, err))
+    return err->code;
+  return rpc_tls_require(options->tls, role, err);
 }
 
 static int default_store(struct server_options *options, struct err *err) {

@@ -5,14 +5,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/base/err.h"
+#include "common/rpc/tls.h"
 
 struct server_options {
   bool is_coordinator, is_parameters; /* at least one */
   const char *listen;                 /* HOST:PORT */
   const char *advertise;              /* HOST:PORT or NULL */
   const char *coordinator;            /* HOST:PORT, or several separated by commas */
+  const char *tls_folder;             /* --tls, or NULL */
   char *store;                        /* URL, perhaps with a password; owned */
+  struct rpc_tls *tls;                /* NULL: plaintext; owned */
   int wait_store_s;                   /* how long to try to open it; 0: for ever, below: not */
   int server_grace_s;                 /* how long a run waits for a lost server; 0: as usual */
   int follow_limit_s;                 /* a worker that follows a run for longer is named; 0: as usual */

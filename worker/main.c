@@ -22,7 +22,7 @@ static const char help[] =
     "USAGE\n"
     "  weir-worker --data-root DIR [--coordinator HOST:PORT[,...]] [--device DEVICE]\n"
     "              [--threads N] [--memory SIZE] [--label KEY=VALUE]... [--backend NAME]\n"
-    "              [--trace FILE] [--listen HOST:PORT] [--advertise HOST:PORT]\n"
+    "              [--trace FILE] [--listen HOST:PORT] [--advertise HOST:PORT] [--tls DIR]\n"
     "\n"
     "DESCRIPTION\n"
     "  Joins the cluster of a coordinator and computes what it is given: microbatches of a run's steps and\n"
@@ -64,6 +64,12 @@ static const char help[] =
     "                           address from which the coordinator is reached)\n"
     "  --advertise HOST:PORT    the same as others see it; port 0 is the bound port (default: the listen\n"
     "                           address; this host's name when that is 0.0.0.0 or [::])\n"
+    "  --tls DIR                the folder of this process's certificate, as `weir certs` makes it: ca.pem,\n"
+    "                           cert.pem and key.pem, of the role worker or all. Connections are encrypted, "
+    "and\n"
+    "                           both ends need a certificate of ca.pem's authorities (default: $WEIR_TLS, "
+    "else\n"
+    "                           plaintext)\n"
     "  --help                   this text\n"
     "  --version                the version, alone\n"
     "\n"
@@ -71,6 +77,7 @@ static const char help[] =
     "  WEIR_COORDINATOR         the coordinator, unless --coordinator says otherwise\n"
     "  WEIR_DATA_ROOT           the directory of datasets, unless --data-root says otherwise\n"
     "  WEIR_DEVICE              the device, unless --device says otherwise\n"
+    "  WEIR_TLS                 the folder of certificates, unless --tls says otherwise\n"
     "  WEIR_LABELS              KEY=VALUE,...: the labels, unless --label says otherwise\n"
     "  WEIR_CUDA                the file of weir-cuda.so, which computes on GPUs (default: beside "
     "weir-worker,\n"
@@ -132,6 +139,15 @@ static int address_read(const char *text, const char **address) {
   return rpc_address_check(text, &err) ? usage_error("--listen and --advertise are HOST:PORT, not", text) : 0;
 }
 
+/* folder: of --tls, or NULL. */
+static int tls_read(const char *folder, struct rpc_tls **tls) {
+  struct err err = ERR_NONE;
+  if (rpc_tls_open(rpc_tls_folder(folder), tls, &err) == 0 && rpc_tls_require(*tls, CERT_WORKER, &err) == 0)
+    return 0;
+  fprintf(stderr, "weir-worker: %s\n", err.text);
+  return EXIT_USAGE;
+}
+
 /* text: of --device, cpu: of --backend; NULL where they are not given. */
 static int device_read(const char *text, const char *cpu, struct device_choice *choice) {
   const char *usual = getenv("WEIR_DEVICE"), *name = cpu ? "cpu" : usual && *usual ? usual : "auto";
@@ -157,6 +173,7 @@ enum option_key {
   OPTION_TRACE,
   OPTION_LISTEN,
   OPTION_ADVERTISE,
+  OPTION_TLS,
   OPTION_HELP,
   OPTION_VERSION
 };
@@ -172,6 +189,7 @@ static const struct option options[] = {
     {"trace", required_argument, NULL, OPTION_TRACE},
     {"listen", required_argument, NULL, OPTION_LISTEN},
     {"advertise", required_argument, NULL, OPTION_ADVERTISE},
+    {"tls", required_argument, NULL, OPTION_TLS},
     {"help", no_argument, NULL, OPTION_HELP},
     {"version", no_argument, NULL, OPTION_VERSION},
     {0},
@@ -187,7 +205,7 @@ static int refuse_without_root(void) {
 
 /* 0: serve; otherwise, or when *is_answered, exit with that status. */
 static int options_read(int argc, char **argv, struct worker_options *worker, bool *is_answered) {
-  const char *backend = NULL, *device = NULL;
+  const char *backend = NULL, *device = NULL, *tls = NULL;
   int key, status = 0;
   while (!status && (key = getopt_long(argc, argv, "", options, NULL)) != -1) {
     if (key == OPTION_COORDINATOR)
@@ -206,6 +224,8 @@ static int options_read(int argc, char **argv, struct worker_options *worker, bo
       backend = optarg;
     else if (key == OPTION_TRACE)
       worker->trace = optarg;
+    else if (key == OPTION_TLS)
+      tls = optarg;
     else if (key == OPTION_LISTEN || key == OPTION_ADVERTISE)
       status = address_read(optarg, key == OPTION_LISTEN ? &worker->listen : &worker->advertise);
     else if (key == OPTION_HELP || key == OPTION_VERSION) {
@@ -221,6 +241,8 @@ static int options_read(int argc, char **argv, struct worker_options *worker, bo
     status = usage_error("--data-root must be a folder that can be read, not", worker->data_root);
   if (!status)
     status = label_read(NULL, &worker->labels);
+  if (!status)
+    status = tls_read(tls, &worker->tls);
   if (!status)
     status = device_read(device, backend, &worker->device);
   return status || worker->data_root ? status : refuse_without_root();
@@ -255,5 +277,6 @@ int main(int argc, char **argv) {
   if (!status && !is_answered)
     status = serve(&worker);
   labels_free(&worker.labels);
+  rpc_tls_close(worker.tls);
   return status;
 }

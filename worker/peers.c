@@ -108,6 +108,7 @@ int peers_start(const struct peers_options *options, struct peers **out, struct 
   listen = options->listen ? mem_strdup(options->listen) : join_host(host, "0");
   if ((options->advertise && rpc_address_check(options->advertise, err)) ||
       rpc_server_start(&(struct rpc_server_options){.listen = listen,
+                                                    .tls = options->tls,
                                                     .services = &service,
                                                     .n_services = 1,
                                                     .received_bytes_max = RECEIVED_BYTES_MAX},

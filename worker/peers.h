@@ -9,8 +9,9 @@ struct peers;
 
 struct peers_options {
   const char *listen; /* HOST:PORT; NULL: a free port of the address from which the coordinator is reached */
-  const char *advertise;   /* HOST:PORT of others' sight, port 0: the bound one; NULL: where it listens */
-  const char *coordinator; /* HOST:PORT, or several separated by commas */
+  const char *advertise;     /* HOST:PORT of others' sight, port 0: the bound one; NULL: where it listens */
+  const struct rpc_tls *tls; /* as in rpc_server_options */
+  const char *coordinator;   /* HOST:PORT, or several separated by commas */
   /* A piece of a boundary message; bytes stay the caller's. Errors go back to the sender. On the service's
      only thread. */
   int (*take)(void *user, const Weir__BoundaryPiece *piece, const struct rpc_bytes *bytes, struct err *err);

@@ -114,6 +114,7 @@ static void worker_listen(struct worker *worker) {
   const struct worker_options *options = worker->options;
   struct err err = ERR_NONE;
   if (peers_start(&(struct peers_options){.listen = options->listen,
+                                          .tls = options->tls,
                                           .advertise = options->advertise,
                                           .coordinator = options->coordinator,
                                           .take = on_boundary,
@@ -139,7 +140,7 @@ bool worker_serve(const struct worker_options *options) {
   pthread_mutex_init(&worker.lock, NULL);
   clock_condition_init(&worker.changed);
   CHECK(pthread_create(&worker.signals, NULL, signals_main, &worker) == 0);
-  worker.client = rpc_client_new(RPC_THREADS);
+  worker.client = rpc_client_new(RPC_THREADS, options->tls);
   worker_host(&worker);
   worker_listen(&worker);
   worker_join_cluster(&worker);

@@ -8,11 +8,29 @@
 #include "common/base/memory.h"
 #include "training.pb-c.h"
 
+/* By which folder of certificates (NULL: none), and to whom. */
+struct way {
+  const char *tls;
+  enum rpc_peer peer;
+};
+
 enum { CALL_DEADLINE_MS = 10000, FIND_DEADLINE_MS = 3000, CLIENT_THREADS = 1 };
 
+static int connection_open_peer(struct connection *connection, const char *addresses, const struct way *way,
+                                struct err *err);
 static int address_check(const char *address, struct err *err);
 
-int connection_open(struct connection *connection, const char *addresses, struct err *err) {
+int connection_open(struct connection *connection, const char *addresses, const char *tls, struct err *err) {
+  return connection_open_peer(connection, addresses, &(struct way){tls, PEER_COORDINATOR}, err);
+}
+
+int connection_open_member(struct connection *connection, const char *address, const char *tls,
+                           struct err *err) {
+  return connection_open_peer(connection, address, &(struct way){tls, PEER_ANY}, err);
+}
+
+static int connection_open_peer(struct connection *connection, const char *addresses, const struct way *way,
+                                struct err *err) {
   char *list = mem_strdup(addresses), *rest = list, *address;
   const char *found[CONNECTION_ADDRESSES_MAX];
   int n = 0;
@@ -25,11 +43,12 @@ int connection_open(struct connection *connection, const char *addresses, struct
     else
       found[n++] = address;
   }
-  if (err->code == ERR_OK) {
+  if (err->code == ERR_OK && rpc_tls_open(way->tls, &connection->tls, err) == 0) {
     rpc_init();
-    connection->client = rpc_client_new(CLIENT_THREADS);
+    connection->client = rpc_client_new(CLIENT_THREADS, connection->tls);
     for (int i = 0; i < n; i++)
-      connection->channels[connection->n_channels++] = rpc_channel_open(connection->client, found[i]);
+      connection->channels[connection->n_channels++] =
+          rpc_channel_open(connection->client, found[i], way->peer);
     connection->channel = connection->channels[0];
   }
   free(list);
@@ -50,6 +69,7 @@ void connection_close(struct connection *connection) {
     rpc_channel_close(connection->channels[i]);
   rpc_client_free(connection->client);
   rpc_fini();
+  rpc_tls_close(connection->tls);
   *connection = (struct connection){0};
 }
 
@@ -110,6 +130,8 @@ void connection_explain(const struct connection *connection, struct err *err) {
   if (leader)
     err_set(err, err->code, "cannot reach the coordinator at %s%s: %s; pass --coordinator %s", target, others,
             text, leader);
+  else if (strstr(text, "TLS"))
+    err_set(err, err->code, "cannot reach the coordinator at %s%s: %s", target, others, text);
   else
     err_set(err, err->code,
             "cannot reach the coordinator at %s%s: %s; start one with `weir-server --role=all` or pass "

@@ -34,7 +34,7 @@ struct launcher {
   char **environment; /* of the children: ours and the store */
   char *store;        /* its last entry but NULL */
   char *data_root;
-  char *device, *memory, *trace; /* NULL: not given */
+  char *device, *memory, *trace, *tls; /* NULL: not given */
   struct labels labels;
   pthread_t supervisor;
   bool is_supervised;
@@ -85,11 +85,13 @@ int launcher_start(const struct launcher_options *options, struct launcher **out
   launcher->device = options->device ? mem_strdup(options->device) : NULL;
   launcher->memory = options->memory ? mem_strdup(options->memory) : NULL;
   launcher->trace = options->trace ? mem_strdup(options->trace) : NULL;
+  launcher->tls = options->tls ? mem_strdup(options->tls) : NULL;
   launcher->labels = labels_copy(options->labels);
   pthread_mutex_init(&launcher->lock, NULL);
   pthread_cond_init(&launcher->changed, NULL);
-  if (launcher_prepare(launcher, err) || launcher_start_coordinator(launcher, err) ||
-      launcher_start_servers(launcher, err) || launcher_start_workers(launcher, err)) {
+  if (rpc_tls_check(options->tls, CERT_ALL, err) || launcher_prepare(launcher, err) ||
+      launcher_start_coordinator(launcher, err) || launcher_start_servers(launcher, err) ||
+      launcher_start_workers(launcher, err)) {
     launcher_stop(launcher);
     return err->code;
   }
@@ -124,7 +126,8 @@ static int launcher_prepare(struct launcher *launcher, struct err *err) {
   return ERR_OK;
 }
 
-/* A command line can be read by everyone on this machine, an environment cannot. */
+/* A command line can be read by everyone on this machine, an environment cannot. WEIR_TLS is for clusters of
+   others. */
 static void launcher_set_environment(struct launcher *launcher) {
   int n = 0;
   while (environ[n])
@@ -133,7 +136,8 @@ static void launcher_set_environment(struct launcher *launcher) {
   launcher->store = mem_printf("WEIR_STORE=%s", launcher->options.store);
   n = 0;
   for (char **entry = environ; *entry; entry++)
-    if (strncmp(*entry, "WEIR_STORE=", strlen("WEIR_STORE=")) != 0)
+    if (strncmp(*entry, "WEIR_STORE=", strlen("WEIR_STORE=")) != 0 &&
+        strncmp(*entry, "WEIR_TLS=", strlen("WEIR_TLS=")) != 0)
       launcher->environment[n++] = *entry;
   launcher->environment[n] = launcher->store;
   for (int i = 0; i < launcher->n_children; i++)
@@ -245,6 +249,8 @@ static void child_set_arguments(const struct launcher *launcher, struct child *c
   }
   if (child->role != CHILD_COORDINATOR)
     child_argument(child, "--coordinator=%s", launcher->address);
+  if (launcher->tls)
+    child_argument(child, "--tls=%s", launcher->tls);
 }
 
 /* Of several GPUs, worker i of n gets i, i + n, ...; where there are more workers than GPUs, some share one.
@@ -380,6 +386,7 @@ void launcher_stop(struct launcher *launcher) {
   free(launcher->device);
   free(launcher->memory);
   free(launcher->trace);
+  free(launcher->tls);
   labels_free(&launcher->labels);
   pthread_mutex_destroy(&launcher->lock);
   pthread_cond_destroy(&launcher->changed);

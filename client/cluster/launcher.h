@@ -17,7 +17,8 @@ struct launcher_options {
   int servers, workers;
   int threads; /* of a worker */
   const char
-      *device; /* --device of the workers, to whom several GPUs are dealt out; NULL: theirs to choose */
+      *device;     /* --device of the workers, to whom several GPUs are dealt out; NULL: theirs to choose */
+  const char *tls; /* --tls of all children: a certificate of the role all; NULL: they are plaintext */
   const char *memory;   /* --memory of each worker; NULL: what the machine has free */
   struct labels labels; /* of each worker */
   const char *trace;    /* of each worker's timeline: of several, FILE-N.json for FILE.json; NULL: none */
@@ -37,7 +38,8 @@ char *launcher_deal_device(const char *device, int worker, int workers);
    started again either. STOP_CHILD is requested once no coordinator, no server or no worker is left; before
    all have joined, also for such a worker. Each child is a process group of its own, so that the terminal's
    Ctrl-C reaches us alone. The kernel sends it SIGTERM should we be killed. Errors: NOT_FOUND for a missing
-   program, IO, INTERNAL with the log's last line when the coordinator does not come up; CANCELLED on a stop.
+   program, those of rpc_tls_open, IO, INTERNAL with the log's last line when the coordinator does not come
+   up; CANCELLED on a stop.
  */
 int launcher_start(const struct launcher_options *options, struct launcher **out, struct err *err);
 

@@ -42,6 +42,7 @@ int training_launch(struct training *training, struct err *err) {
       .memory = args_text(args, "memory"),
       .labels = training->labels,
       .trace = args_text(args, "trace"),
+      .tls = args_text(args, "tls"),
       .restart = !args_flag(args, "no-restart"),
   };
   launcher_start(&options, &training->launcher, err);
@@ -54,7 +55,7 @@ int training_launch(struct training *training, struct err *err) {
          options.servers == 1 ? "" : "s", workers, workers == 1 ? "" : "s", options.threads,
          options.threads == 1 ? "" : "s", training->out);
   fflush(stdout);
-  if (connection_open(&training->connection, launcher_address(training->launcher), err) ||
+  if (connection_open(&training->connection, launcher_address(training->launcher), options.tls, err) ||
       launcher_wait_members(training->launcher, &training->connection, err) ||
       teams_check(&training->connection, training->submission.spec->workers, err))
     return err->code;

@@ -41,7 +41,8 @@ static int start_cluster(struct asked *asked, struct err *err) {
   const char *folder = args_text(args, "data-root");
   struct launcher_options workers = {.workers = (int)args_count(args, "workers"),
                                      .threads = (int)args_count(args, "threads"),
-                                     .device = args_text(args, "device")};
+                                     .device = args_text(args, "device"),
+                                     .tls = args->given_tls};
   char *data_root = realpath(folder, NULL);
   if (!data_root)
     return err_errno(err, errno, "--data-root %s", folder);
@@ -72,7 +73,7 @@ static int asked_prepare(struct asked *asked, struct err *err) {
     return err_set(err, ERR_INVALID, "'%s' is neither a folder that `weir train` left nor a run's id", what);
   if (is_local)
     evaluation_of_folder(&asked->evaluation, what, &wanted, err);
-  else if (connection_open(&asked->connection, args->coordinator, err) == 0)
+  else if (connection_open(&asked->connection, args->coordinator, args->tls, err) == 0)
     evaluation_of_run(&asked->evaluation, &asked->connection, &wanted, err);
   if (err->code || evaluation_spec(asked->evaluation.submission.spec, &wishes, err))
     return err->code;

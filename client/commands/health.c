@@ -11,7 +11,7 @@ static int health_run(const struct args *args) {
   struct connection connection = {0};
   struct err err = ERR_NONE;
   bool is_serving = false;
-  if (connection_open(&connection, address, &err) == 0 &&
+  if (connection_open_member(&connection, address, args->tls, &err) == 0 &&
       rpc_health_probe(connection.channel, PROBE_DEADLINE_MS, &is_serving, &err) == 0)
     puts(is_serving ? "serving" : "not serving");
   connection_close(&connection);

@@ -20,7 +20,7 @@ static int status_run(const struct args *args) {
   Weir__RunInfo *info = NULL;
   struct err err = ERR_NONE;
   request.run = (char *)args->arguments[0];
-  if (connection_open(&connection, args->coordinator, &err) == 0 &&
+  if (connection_open(&connection, args->coordinator, args->tls, &err) == 0 &&
       connection_call(&connection, RPC_GET_RUN, &request, (void **)&info, &err) == 0) {
     if (args_flag(args, "json"))
       output_json(stdout, (const ProtobufCMessage *)info);

@@ -20,7 +20,8 @@ static int submit_run(const struct args *args) {
     return command_fail(&err);
   }
   stop_on_signals();
-  if (submission_load(&submission, &source, &err) || connection_open(&connection, args->coordinator, &err) ||
+  if (submission_load(&submission, &source, &err) ||
+      connection_open(&connection, args->coordinator, args->tls, &err) ||
       (args_text(args, "from") &&
        start_weights_apply(&submission, args_text(args, "from"), &connection, &err)) ||
       submission_send(&submission, &connection, &run, &err)) {

@@ -120,6 +120,12 @@ static const struct option_def train_options[] = {
     {.name = "force",
      .kind = OPTION_FLAG,
      .help = "replace the run that --out already holds: its files, logs and store are removed."},
+    {.name = "tls",
+     .kind = OPTION_TEXT,
+     .value = "DIR",
+     .help =
+         "encrypt the connections among the processes: the folder of a certificate of the role all, as `weir "
+         "certs` makes it. Default: plaintext on 127.0.0.1, whatever WEIR_TLS says."},
     {.name = "no-restart", .kind = OPTION_FLAG, .help = "leave a process that died dead."},
     {0}};
 

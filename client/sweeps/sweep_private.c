@@ -70,6 +70,7 @@ static int launch(struct private_sweep *own, struct err *err) {
       .workers = args_count(args, "workers") > 0 ? (int)args_count(args, "workers") : 1,
       .threads = (int)args_count(args, "threads"),
       .device = args_text(args, "device"),
+      .tls = args->given_tls,
   };
   own->cluster.kept = own->absolute;
   if (private_cluster_start(&own->cluster, &members, &own->connection, err))

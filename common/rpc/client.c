@@ -1,7 +1,6 @@
 /* Clients and channels. */
 #include "common/rpc/client.h"
 
-#include <grpc/grpc_security.h>
 #include <grpc/support/time.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -9,6 +8,7 @@
 #include "common/agree/random.h"
 #include "common/base/clock.h"
 #include "common/rpc/client_core.h"
+#include "common/rpc/credentials.h"
 
 /* RECONNECT_MAX_MS: whoever comes back is found within a second. */
 enum { BACKOFF_FIRST_MS = 50, BACKOFF_MAX_MS = 2000, RECONNECT_MAX_MS = 500 };
@@ -16,12 +16,16 @@ enum { BACKOFF_FIRST_MS = 50, BACKOFF_MAX_MS = 2000, RECONNECT_MAX_MS = 500 };
 struct rpc_client {
   struct rpc_queue *queues;
   int n_queues;
+  grpc_channel_credentials *credentials;
+  bool has_tls;
   unsigned next; /* atomic: the queue of the next channel */
 };
 
-struct rpc_client *rpc_client_new(int threads) {
+struct rpc_client *rpc_client_new(int threads, const struct rpc_tls *tls) {
   struct rpc_client *client = mem_new(sizeof *client);
   rpc_init();
+  client->credentials = rpc_channel_credentials(tls);
+  client->has_tls = tls;
   client->n_queues = threads > 0 ? threads : 1;
   client->queues = mem_new((size_t)client->n_queues * sizeof *client->queues);
   for (int i = 0; i < client->n_queues; i++) {
@@ -36,14 +40,15 @@ void rpc_client_free(struct rpc_client *client) {
     rpc_queue_stop(&client->queues[i]);
     rpc_queue_close(&client->queues[i]);
   }
+  grpc_channel_credentials_release(client->credentials);
   free(client->queues);
   free(client);
   rpc_fini();
 }
 
-struct rpc_channel *rpc_channel_open(struct rpc_client *client, const char *target) {
+struct rpc_channel *rpc_channel_open(struct rpc_client *client, const char *target, enum rpc_peer peer) {
+  static const char *const names[] = {"coordinator.weir", "server.weir", "worker.weir", "member.weir"};
   struct rpc_channel *channel = mem_new(sizeof *channel);
-  grpc_channel_credentials *plain = grpc_insecure_credentials_create();
   unsigned turn = __atomic_fetch_add(&client->next, 1, __ATOMIC_RELAXED);
   struct rpc_args args;
   rpc_args_init(&args);
@@ -55,11 +60,12 @@ struct rpc_channel *rpc_channel_open(struct rpc_client *client, const char *targ
   rpc_args_add(&args, GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 1000);
   rpc_args_add(&args, GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   rpc_args_add(&args, GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
+  if (client->has_tls)
+    rpc_args_add_text(&args, GRPC_SSL_TARGET_NAME_OVERRIDE_ARG, names[peer]);
   channel->client = client;
   channel->queue = &client->queues[turn % (unsigned)client->n_queues];
   channel->target = mem_strdup(target);
-  channel->core = grpc_channel_create(target, plain, &args.list);
-  grpc_channel_credentials_release(plain);
+  channel->core = grpc_channel_create(target, client->credentials, &args.list);
   return channel;
 }
 
@@ -73,6 +79,10 @@ void rpc_channel_close(struct rpc_channel *channel) {
 
 const char *rpc_channel_target(const struct rpc_channel *channel) {
   return channel->target;
+}
+
+bool rpc_channel_has_tls(const struct rpc_channel *channel) {
+  return channel->client->has_tls;
 }
 
 bool rpc_channel_is_connected(const struct rpc_channel *channel) {

@@ -3,18 +3,24 @@
 #define WEIR_COMMON_RPC_CLIENT_H
 
 #include "common/rpc/rpc.h"
+#include "common/rpc/tls.h"
 
 /* Threads and a completion queue for calls; a process has one. */
 struct rpc_client;
 struct rpc_channel;
 
-struct rpc_client *rpc_client_new(int threads);
+/* tls: of all its channels; NULL: they are plaintext. */
+struct rpc_client *rpc_client_new(int threads, const struct rpc_tls *tls);
 void rpc_client_free(struct rpc_client *client); /* all calls must have ended, all channels be closed */
 
+/* What the other end of a channel is, as its certificate must say; without TLS nobody asks. */
+enum rpc_peer { PEER_COORDINATOR, PEER_SERVER, PEER_WORKER, PEER_ANY };
+
 /* A connection of its own (not shared), made when first used and again whenever it broke. */
-struct rpc_channel *rpc_channel_open(struct rpc_client *client, const char *target);
+struct rpc_channel *rpc_channel_open(struct rpc_client *client, const char *target, enum rpc_peer peer);
 void rpc_channel_close(struct rpc_channel *channel); /* NULL is ignored; its calls must have ended */
 const char *rpc_channel_target(const struct rpc_channel *channel);
+bool rpc_channel_has_tls(const struct rpc_channel *channel);
 /* Whether its connection is open, as far as this end knows. Any thread; connects nothing. */
 bool rpc_channel_is_connected(const struct rpc_channel *channel);
 

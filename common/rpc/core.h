@@ -73,6 +73,7 @@ struct rpc_args {
 
 void rpc_args_init(struct rpc_args *args);
 void rpc_args_add(struct rpc_args *args, const char *key, int value);
+void rpc_args_add_text(struct rpc_args *args, const char *key, const char *value); /* kept by the caller */
 
 /* Messages that wait for the one before them to be written. The caller that adds bounds them. */
 struct rpc_outbox {

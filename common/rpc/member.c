@@ -55,7 +55,7 @@ static void member_open_channels(struct member *member) {
       continue;
     array_reserve((void **)&member->addresses, &capacity, member->n_addresses, sizeof *member->addresses);
     member->addresses[member->n_addresses++] =
-        (struct address){.channel = rpc_channel_open(member->options.client, name)};
+        (struct address){.channel = rpc_channel_open(member->options.client, name, PEER_COORDINATOR)};
   }
   free(list);
 }

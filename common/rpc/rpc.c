@@ -126,6 +126,12 @@ void rpc_args_add(struct rpc_args *args, const char *key, int value) {
       (grpc_arg){.type = GRPC_ARG_INTEGER, .key = (char *)key, .value.integer = value};
 }
 
+void rpc_args_add_text(struct rpc_args *args, const char *key, const char *value) {
+  CHECK(args->list.num_args < RPC_ARGS_MAX);
+  args->args[args->list.num_args++] =
+      (grpc_arg){.type = GRPC_ARG_STRING, .key = (char *)key, .value.string = (char *)value};
+}
+
 void rpc_outbox_init(struct rpc_outbox *outbox) {
   *outbox = (struct rpc_outbox){.end = &outbox->first};
 }

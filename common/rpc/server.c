@@ -1,13 +1,13 @@
 /* The server: queues, routes, start and stop. */
 #include "common/rpc/server.h"
 
-#include <grpc/grpc_security.h>
 #include <grpc/slice.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/rpc/address.h"
 #include "common/rpc/call.h"
+#include "common/rpc/credentials.h"
 
 enum { ACCEPTS_PER_QUEUE = 32 };
 
@@ -22,6 +22,7 @@ struct rpc_server {
   struct rpc_health *health;
   struct rpc_reflection *reflection;
   struct rpc_intake *intake;
+  struct rpc_port_keys *keys;
   struct rpc_event shut;
 
   pthread_mutex_t lock;
@@ -62,6 +63,7 @@ int rpc_server_start(const struct rpc_server_options *options, struct rpc_server
   server->intake = rpc_intake_new(options->received_bytes_max);
   add_services(server, options);
   server->core = core_new();
+  server->keys = rpc_port_keys_new(options->tls);
   server->n_queues = options->threads > 0 ? options->threads : 1;
   server->queues = mem_new((size_t)server->n_queues * sizeof *server->queues);
   for (int i = 0; i < server->n_queues; i++) {
@@ -139,12 +141,12 @@ const struct rpc_route *rpc_server_route(const struct rpc_server *server, grpc_s
 }
 
 static int listen_on(struct rpc_server *server, const char *address, struct err *err) {
-  grpc_server_credentials *plain;
+  grpc_server_credentials *credentials;
   if (rpc_address_check(address, err))
     return err->code;
-  plain = grpc_insecure_server_credentials_create();
-  server->port = grpc_server_add_http2_port(server->core, address, plain);
-  grpc_server_credentials_release(plain);
+  credentials = rpc_server_credentials(server->keys);
+  server->port = grpc_server_add_http2_port(server->core, address, credentials);
+  grpc_server_credentials_release(credentials);
   return server->port ? ERR_OK : rpc_address_explain(address, err);
 }
 
@@ -200,6 +202,7 @@ static void server_release(struct rpc_server *server) {
   rpc_health_free(server->health);
   rpc_reflection_free(server->reflection);
   rpc_intake_free(server->intake);
+  rpc_port_keys_free(server->keys);
   free(server->names.names);
   free(server->routes);
   free(server->queues);

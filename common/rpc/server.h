@@ -3,6 +3,7 @@
 #define WEIR_COMMON_RPC_SERVER_H
 
 #include "common/rpc/rpc.h"
+#include "common/rpc/tls.h"
 
 struct rpc_server;
 
@@ -38,7 +39,8 @@ struct rpc_server_options {
   const char *listen; /* HOST:PORT; port 0 takes a free one */
   const struct rpc_service *services;
   int n_services;
-  int threads; /* of the completion queue; 0: one */
+  const struct rpc_tls *tls; /* clients need a certificate of its authorities; NULL: plaintext */
+  int threads;               /* of the completion queue; 0: one */
   /* What payloads (bytes fields of requests) may take at a time, those that come and those that handlers
      keep. Beyond it calls that bring one are not read until there is room. 0: without a bound. */
   size_t received_bytes_max;

@@ -208,7 +208,7 @@ static struct mark mark_now(void) {
 static struct rpc_channel *open_channel(struct rpc_client *client) {
   char target[64];
   snprintf(target, sizeof target, "127.0.0.1:%d", bench.server.port);
-  return rpc_channel_open(client, target);
+  return rpc_channel_open(client, target, PEER_ANY);
 }
 
 static void on_sent(struct rpc_request *request) {
@@ -451,7 +451,7 @@ int main(int argc, char **argv) {
                             : (struct setting){atoi(argv[2]), atoi(argv[3]), atoi(argv[4]), atoi(argv[5])};
   CHECK(bench.setting.workers > 0 && bench.setting.workers <= WORKERS_MAX && bench.setting.steps > 0);
   server = bench.server_process = start_server();
-  client = rpc_client_new(THREADS);
+  client = rpc_client_new(THREADS, NULL);
   if (is_parked)
     measure_parked(client, server, atoi(argv[2]));
   else

@@ -246,11 +246,11 @@ int main(void) {
   if (read(pipes[0], &port, sizeof port) != sizeof port)
     return 1;
   snprintf(target, sizeof target, "127.0.0.1:%d", port);
-  client = rpc_client_new(1);
+  client = rpc_client_new(1, NULL);
   CHECK((bench.gradients = buffer_new(BLOCK_BYTES)));
   memset(bench.gradients->data, 0, BLOCK_BYTES);
   for (int i = 0; i < CHANNELS; i++)
-    bench.channels[i] = rpc_channel_open(client, target);
+    bench.channels[i] = rpc_channel_open(client, target, PEER_ANY);
   for (uint32_t i = 0; i < IN_FLIGHT; i++)
     flights[i] = (struct flight){.bench = &bench, .block = i};
   measure(&bench, flights);

@@ -222,7 +222,7 @@ static void workers_init(struct rpc_client *client) {
     for (uint32_t b = 0; b < BLOCKS_MAX; b++)
       worker->flights[b] = (struct flight){.worker = worker, .block = b};
     for (int c = 0; c < CHANNELS; c++)
-      worker->channels[c] = rpc_channel_open(client, target);
+      worker->channels[c] = rpc_channel_open(client, target, PEER_ANY);
   }
 }
 
@@ -272,7 +272,7 @@ static void work(int r) {
   bench.run = r;
   while (!__atomic_load_n(&bench.shared->port, __ATOMIC_ACQUIRE))
     usleep(LOOK_US);
-  workers_init(rpc_client_new(THREADS));
+  workers_init(rpc_client_new(THREADS, NULL));
   for (int w = r == 0; w < bench.runs[r].workers; w++)
     CHECK(pthread_create(&bench.list[w].thread, NULL, worker_main, &bench.list[w]) == 0);
   if (r > 0)

@@ -347,13 +347,13 @@ static void host_run(void) {
 }
 
 static void measure(struct rpc_server *server) {
-  struct rpc_client *client = rpc_client_new(1);
+  struct rpc_client *client = rpc_client_new(1, NULL);
   struct figures figures = {0};
   char address[64];
   host_run();
   snprintf(address, sizeof address, "127.0.0.1:%d", rpc_server_port(server));
   for (int c = 0; c < 2; c++)
-    bench.channels[c] = rpc_channel_open(client, address);
+    bench.channels[c] = rpc_channel_open(client, address, PEER_ANY);
   figures.state_bytes = state_bytes();
   measure_idle(&figures);
   measure_steps(&figures);

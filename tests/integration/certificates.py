@@ -11,7 +11,8 @@ PURPOSES = "extendedKeyUsage = serverAuth,clientAuth"
 
 def openssl(*arguments, **options):
     """Runs it to its end; the output must be good. Returns its stdout."""
-    done = subprocess.run(["openssl", *map(str, arguments)], capture_output=True, text=True, check=False, **options)
+    done = subprocess.run(["openssl", *map(str, arguments)], capture_output=True, text=True, errors="replace",
+                          check=False, **options)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -54,7 +54,7 @@ void sums_client_free(struct sums_client *sums_client) {
 struct sums_route *sums_client_open(struct sums_client *sums_client, const char *target) {
   struct sums_route *route = mem_new(sizeof *route);
   route->sums_client = sums_client;
-  route->channel = rpc_channel_open(sums_client->client, target);
+  route->channel = rpc_channel_open(sums_client->client, target, PEER_SERVER);
   pthread_mutex_lock(&sums_client->lock);
   route->next = sums_client->routes;
   sums_client->routes = route;

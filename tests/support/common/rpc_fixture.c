@@ -71,8 +71,8 @@ void rpc_fixture_init_bounded(struct rpc_fixture *f, const struct rpc_method *me
   pthread_cond_init(&f->changed, NULL);
   rpc_fixture_start_server(f, "127.0.0.1:0", methods, n_methods);
   snprintf(f->target, sizeof f->target, "127.0.0.1:%d", rpc_server_port(f->server));
-  f->client = rpc_client_new(2);
-  f->channel = rpc_channel_open(f->client, f->target);
+  f->client = rpc_client_new(2, NULL);
+  f->channel = rpc_channel_open(f->client, f->target, PEER_ANY);
 }
 
 void rpc_fixture_fini(struct rpc_fixture *f) {

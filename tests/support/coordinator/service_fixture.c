@@ -49,7 +49,7 @@ void seat_start(struct service_fixture *f, struct seat *seat, const char *holder
   coordinator_service_lead(seat->service, holder, holder);
   coordinator_service_wait(seat->service, patience_ms());
   snprintf(target, sizeof target, "127.0.0.1:%d", rpc_server_port(seat->server));
-  seat->channel = rpc_channel_open(f->client, target);
+  seat->channel = rpc_channel_open(f->client, target, PEER_ANY);
 }
 
 void seat_stop(struct seat *seat) {
@@ -70,7 +70,7 @@ int service_setup(void **state) {
   struct service_fixture *f = mem_new(sizeof *f);
   struct err err = ERR_NONE;
   assert_int_equal(store_open("memory://", &f->store, &err), 0);
-  f->client = rpc_client_new(1);
+  f->client = rpc_client_new(1, NULL);
   f->server_grace_ms = WEEK_MS;
   seat_start(f, &f->seat, "first:1");
   f->channel = f->seat.channel;

@@ -129,9 +129,9 @@ void parameters_fixture_open(struct parameters_fixture *f) {
   if (rpc_server_start(&options, &f->server, &err))
     fail_msg("%s", err.text);
   snprintf(f->target, sizeof f->target, "127.0.0.1:%d", rpc_server_port(f->server));
-  f->client = rpc_client_new(1);
+  f->client = rpc_client_new(1, NULL);
   f->sums_client = sums_client_new(f->client);
-  f->channel = rpc_channel_open(f->client, f->target);
+  f->channel = rpc_channel_open(f->client, f->target, PEER_ANY);
 }
 
 void parameters_fixture_init_order(struct parameters_fixture *f, const Weir__LoadRun *order) {

@@ -46,9 +46,9 @@ void role_init_paced(struct role_fixture *f, const struct pace_options *pace) {
   server.services = parameters_service(f->parameters);
   if (rpc_server_start(&server, &f->server, &err))
     fail_msg("%s", err.text);
-  f->workers.client = rpc_client_new(1);
+  f->workers.client = rpc_client_new(1, NULL);
   snprintf(text, sizeof text, "127.0.0.1:%d", rpc_server_port(f->server));
-  f->workers.channel = rpc_channel_open(f->workers.client, text);
+  f->workers.channel = rpc_channel_open(f->workers.client, text, PEER_ANY);
   hello.role = WEIR__ROLE__SERVER;
   hello.address = text;
   parameters_join(f->parameters, f->workers.client, f->coordinator.target, &hello);

@@ -68,8 +68,8 @@ struct worker_fixture *fixture_new(bool evaluates) {
     fake_server_listen(&f->servers[s]);
   }
   f->meeting_ms = f->question_ms = f->silent_ms = WEEK_MS;
-  f->client = rpc_client_new(1);
-  f->channel = rpc_channel_open(f->client, f->servers[0].target);
+  f->client = rpc_client_new(1, NULL);
+  f->channel = rpc_channel_open(f->client, f->servers[0].target, PEER_ANY);
   return f;
 }
 

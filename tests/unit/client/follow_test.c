@@ -174,7 +174,7 @@ static int begin(void **state) {
   (void)state;
   script = (struct script){.state = WEIR__RUN_STATE__DONE, .n_events = 6};
   rpc_fixture_init(&fixture, methods, sizeof methods / sizeof *methods);
-  return connection_open(&connection, fixture.target, &err);
+  return connection_open(&connection, fixture.target, NULL, &err);
 }
 
 static int end(void **state) {

@@ -136,7 +136,7 @@ static void fixture_init(struct fixture *f) {
   pthread_mutex_init(&f->lock, NULL);
   pthread_cond_init(&f->changed, NULL);
   fake_coordinator_init(&f->coordinator);
-  f->client = rpc_client_new(1);
+  f->client = rpc_client_new(1, NULL);
 }
 
 static void fixture_fini(struct fixture *f) {

@@ -292,7 +292,7 @@ static void an_unreachable_target_is_named_quickly_and_clearly(void **state) {
   void *reply;
   snprintf(target, sizeof target, "127.0.0.1:%d", own_port());
   snprintf(expected, sizeof expected, "%s: connection refused", target);
-  channel = rpc_channel_open(f->client, target);
+  channel = rpc_channel_open(f->client, target, PEER_ANY);
   patience_begin(); /* not at its deadline */
   assert_int_equal(
       rpc_unary(channel, &(struct rpc_question){RPC_VERSIONS, &request, WEEK_MS}, false, &reply, &err),
@@ -311,7 +311,7 @@ static void retries_reach_a_server_that_starts_late(void **state) {
   char target[64];
   void *reply;
   snprintf(target, sizeof target, "127.0.0.1:%d", own_port());
-  channel = rpc_channel_open(f->client, target);
+  channel = rpc_channel_open(f->client, target, PEER_ANY);
   assert_int_equal(
       rpc_unary(channel, &(struct rpc_question){RPC_VERSIONS, &request, 2000}, true, &reply, &err),
       ERR_UNAVAILABLE);
@@ -352,7 +352,7 @@ static void a_channel_knows_whether_its_connection_is_open(void **state) {
   void *reply;
   rpc_fixture_start_server(&other, "127.0.0.1:0", methods, 2);
   snprintf(target, sizeof target, "127.0.0.1:%d", rpc_server_port(other.server));
-  channel = rpc_channel_open(f->client, target);
+  channel = rpc_channel_open(f->client, target, PEER_ANY);
   assert_false(rpc_channel_is_connected(channel));
   if (rpc_unary(channel, &(struct rpc_question){RPC_VERSIONS, &request, patience_ms()}, true, &reply, &err))
     fail_msg("%s", err.text);
@@ -448,7 +448,7 @@ static void ipv6_addresses_are_served(void **state) {
     skip();
   rpc_fixture_start_server(&six, "[::1]:0", methods, 2);
   snprintf(target, sizeof target, "[::1]:%d", rpc_server_port(six.server));
-  f->channel = rpc_channel_open(f->client, target);
+  f->channel = rpc_channel_open(f->client, target, PEER_ANY);
   assert_serves(f);
   rpc_channel_close(f->channel);
   f->channel = own;

@@ -49,7 +49,7 @@ static void *sender_main(void *argument);
 struct sender *sender_new(const struct sender_options *options) {
   struct sender *sender = mem_new(sizeof *sender);
   sender->options = *options;
-  sender->channel = rpc_channel_open(options->client, options->address);
+  sender->channel = rpc_channel_open(options->client, options->address, PEER_WORKER);
   sender->head = message_copy(options->head);
   sender->messages = mem_new((size_t)options->n_messages * sizeof *sender->messages);
   pthread_mutex_init(&sender->lock, NULL);

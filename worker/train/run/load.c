@@ -104,12 +104,16 @@ struct kept_data *loaded_close_but_data(struct loaded *loaded) {
 static int check_abilities(const struct load_options *options, const Weir__TrainSpec *train,
                            struct err *err) {
   static const char remedy[] = "needs GPUs, or train.deterministic: false";
+  bool is_nccl = strcmp(train->collective, "nccl") == 0;
+  if (is_nccl && options->devices && rpc_channel_has_tls(options->coordinator))
+    return err_set(err, ERR_UNSUPPORTED,
+                   "train.collective nccl opens ports of its own, which --tls does not cover: take shm");
   if (options->devices || !train->deterministic)
     return ERR_OK;
   if (strcmp(train->precision, "fp32") != 0)
     return err_set(err, ERR_UNSUPPORTED, "this worker computes in fp32 only: train.precision %s %s",
                    train->precision, remedy);
-  if (strcmp(train->collective, "nccl") == 0)
+  if (is_nccl)
     return err_set(err, ERR_UNSUPPORTED, "this worker has no GPU: train.collective nccl %s", remedy);
   return ERR_OK;
 }

@@ -17,8 +17,9 @@ void server_link_init(struct server_link *link, const Weir__Endpoint *server) {
   link->id = mem_strdup(server->id);
   link->address = mem_strdup(server->address);
   for (int i = 0; i < LINK_CHANNELS; i++)
-    link->channels[i] = rpc_channel_open(client, server->address);
-  link->question = (struct link_question){.link = link, .channel = rpc_channel_open(client, server->address)};
+    link->channels[i] = rpc_channel_open(client, server->address, PEER_SERVER);
+  link->question =
+      (struct link_question){.link = link, .channel = rpc_channel_open(client, server->address, PEER_SERVER)};
   link_reach_begin(&link->reach, link->options->silent_ms, link->options->unreached_ms, clock_now_ns());
   pthread_mutex_init(&link->lock, NULL);
   pthread_cond_init(&link->changed, NULL);

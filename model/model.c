@@ -49,18 +49,24 @@ static int model_build(struct model_builder *builder, struct err *err) {
   return 0;
 }
 
-/* The best version is chosen by what an evaluation says: accuracy without being asked where there are
-   classes. */
-static int check_keep_best(const struct model *model, const Weir__RunSpec *spec, struct err *err) {
-  const char *best = spec && spec->checkpoint ? spec->checkpoint->keep_best : NULL;
-  if (!best || strcmp(best, "accuracy") != 0 || model->labels.classes > 0)
+/* What a key goes by is what an evaluation says: accuracy without being asked where there are classes. */
+static int check_evaluated(const struct model *model, const Weir__RunSpec *spec, const char *key,
+                           const char *name, struct err *err) {
+  if (!name || strcmp(name, "accuracy") != 0 || model->labels.classes > 0)
     return 0;
   for (int m = 0; m < model->metrics.n; m++)
-    if (strcmp(model->metrics.items[m]->name, best) == 0)
+    if (strcmp(model->metrics.items[m]->name, name) == 0)
       return 0;
-  return err_set(err, ERR_INVALID,
-                 "checkpoint.keep_best: the loss '%s' has no classes and so no accuracy; use loss",
+  return err_set(err, ERR_INVALID, "%s: the loss '%s' has no classes and so no accuracy; use loss", key,
                  spec->model->loss);
+}
+
+static int check_named(const struct model *model, const Weir__RunSpec *spec, struct err *err) {
+  const Weir__EarlyStoppingSpec *stopping = spec && spec->train ? spec->train->early_stopping : NULL;
+  const char *best = spec && spec->checkpoint ? spec->checkpoint->keep_best : NULL;
+  if (check_evaluated(model, spec, "checkpoint.keep_best", best, err))
+    return err->code;
+  return check_evaluated(model, spec, "train.early_stopping.metric", stopping ? stopping->metric : NULL, err);
 }
 
 int model_open(const struct model_source *source, struct model **out, struct err *err) {
@@ -79,7 +85,7 @@ int model_open(const struct model_source *source, struct model **out, struct err
   if (!code)
     code = model_build(&builder, err);
   if (!code)
-    code = check_keep_best(builder.model, spec, err);
+    code = check_named(builder.model, spec, err);
   free(builder.notes);
   free(builder.note_of_value);
   if (code)

@@ -24,6 +24,8 @@ static void train_nothing(Weir__RunSpec *spec) {
   train->steps = 0;
   message_free(train->average);
   train->average = NULL;
+  message_free(train->early_stopping);
+  train->early_stopping = NULL;
   message_free(train->schedule);
   train->schedule = NULL;
   message_free(spec->checkpoint);

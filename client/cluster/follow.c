@@ -248,6 +248,7 @@ int follow_command(struct connection *connection, const char *run, FILE *file, c
 void follow_summary(FILE *file, const struct follow_result *result) {
   const Weir__RunInfo *info = result->info;
   char text[OUTPUT_TEXT_MAX];
+  output_clean(info->message);
   fprintf(file, "run        %s\n", info->run);
   if (!isnan(info->accuracy))
     fprintf(file, "accuracy   %s\n", output_percent(info->accuracy, text));
@@ -258,6 +259,9 @@ void follow_summary(FILE *file, const struct follow_result *result) {
   fprintf(file, "steps      %s", output_count((double)info->step, text));
   if (info->state == WEIR__RUN_STATE__STOPPED)
     fprintf(file, " of %s, stopped", output_count((double)info->steps, text));
+  else if (info->step < info->steps)
+    fprintf(file, " of %s%s%s", output_count((double)info->steps, text), info->message[0] ? ", " : "",
+            info->message);
   fputc('\n', file);
   fprintf(file, "speed      %s samples/s\n", output_count(result->samples_per_second, text));
   if (info->train_seconds < 60)

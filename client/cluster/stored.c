@@ -112,7 +112,11 @@ void stored_run_info(const struct stored_run *run, Weir__RunInfo *info) {
   info->steps = record->plan ? record->plan->steps : 0;
   info->checkpoints = (uint32_t)run->n_steps;
   info->checkpoint_step = run->n_steps > 0 ? run->steps[run->n_steps - 1] : 0;
-  info->step = record->state == WEIR__RUN_STATE__DONE ? info->steps : info->checkpoint_step;
+  info->patience = record->patience;
+  if (record->state != WEIR__RUN_STATE__DONE)
+    info->step = info->checkpoint_step;
+  else
+    info->step = record->patience && record->patience->last_step ? record->patience->last_step : info->steps;
   info->loss = newest ? newest->loss : NAN;
   info->accuracy = newest ? newest->accuracy : NAN;
   info->eval_loss = newest ? newest->eval_loss : NAN;

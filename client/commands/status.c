@@ -8,6 +8,7 @@
 #include "client/terminal/output.h"
 #include "client/terminal/stages_table.h"
 #include "common/base/clock.h"
+#include "common/base/text.h"
 
 static void status_print(const Weir__RunInfo *info);
 static void status_print_numbers(const Weir__RunInfo *info);
@@ -56,12 +57,24 @@ static void status_print(const Weir__RunInfo *info) {
   stages_table_print(stdout, info->staged_workers, info->n_staged_workers);
 }
 
+static void status_print_patience(const Weir__Patience *patience, const Weir__EarlyStoppingSpec *spec) {
+  char best[TEXT_NUMBER_SIZE];
+  output_clean(spec->metric);
+  printf("patience     %u of %u evaluations", patience->waited, spec->patience);
+  if (patience->best_step)
+    printf(" without a better %s than %s, of version %" PRIu64, spec->metric,
+           text_number(patience->best, best), patience->best_step);
+  putchar('\n');
+}
+
 static void status_print_numbers(const Weir__RunInfo *info) {
   char text[OUTPUT_TEXT_MAX], total[OUTPUT_TEXT_MAX];
   printf("step         %s of %s\n", output_count((double)info->step, text),
          info->steps > 0 ? output_count((double)info->steps, total) : "-");
   if (info->hold > 0)
     printf("hold         step %s\n", output_count((double)info->hold, text));
+  if (info->patience && info->spec && info->spec->train && info->spec->train->early_stopping)
+    status_print_patience(info->patience, info->spec->train->early_stopping);
   if (info->epochs > 0)
     printf("epoch        %.2f of %.5g\n", info->epoch, info->epochs);
   printf("loss         %s\n", output_loss(info->loss, text));

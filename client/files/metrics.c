@@ -1,6 +1,7 @@
 /* The metrics file. */
 #include "client/files/metrics.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -16,7 +17,7 @@
 #include "common/base/text.h"
 #include "model/metrics/metric.h"
 
-enum { NAMED_MAX = METRICS_NAMED_MAX * 64 }; /* text of all */
+enum { NAMED_MAX = METRICS_NAMED_MAX * 64 /* text of all */, REASON_MAX = 320 };
 
 struct metrics {
   int fd;
@@ -100,14 +101,26 @@ static size_t eval_line(const Weir__EvalEvent *eval, char *line) {
       incarnation_text(eval->incarnation, incarnation));
 }
 
+/* Only of a run that ended before its last step. Nothing in it needs to be escaped: what would is left out.
+ */
+static const char *reason_text(const char *reason, char text[REASON_MAX]) {
+  size_t length = (size_t)snprintf(text, REASON_MAX, *reason ? ",\"reason\":\"" : "");
+  for (; *reason && length < REASON_MAX - 3; reason++)
+    if (isprint((unsigned char)*reason) && *reason != '"' && *reason != '\\')
+      text[length++] = *reason;
+  snprintf(text + length, REASON_MAX - length, length ? "\"" : "");
+  return text;
+}
+
 static size_t done_line(const Weir__DoneEvent *done, char *line) {
-  char accuracy[32], rate[32], named[NAMED_MAX];
+  char accuracy[32], rate[32], named[NAMED_MAX], reason[REASON_MAX];
   return (size_t)snprintf(line, METRICS_LINE_MAX,
                           "{\"event\":\"done\",\"steps\":%" PRIu64
-                          ",\"accuracy\":%s,\"weights_sha256\":\"%.64s\",\"samples_per_second\":%s%s}\n",
+                          ",\"accuracy\":%s,\"weights_sha256\":\"%.64s\",\"samples_per_second\":%s%s%s}\n",
                           done->steps, metrics_number(done->accuracy, accuracy), done->weights_sha256,
                           metrics_number(round(done->samples_per_second * 10) / 10, rate),
-                          named_text(done->metrics, done->n_metrics, named));
+                          named_text(done->metrics, done->n_metrics, named),
+                          reason_text(done->reason, reason));
 }
 
 int metrics_open(const char *path, bool is_resumed, struct metrics **out, struct err *err) {

@@ -9,7 +9,7 @@
 #include "common/base/err.h"
 #include "training.pb-c.h"
 
-enum { METRICS_LINE_MAX = 1024 };
+enum { METRICS_LINE_MAX = 1280 };
 
 /* The line of an event, with its line end; empty for events that have none (changes of state). NaN becomes
    null. Returns its length. */

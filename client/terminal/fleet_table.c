@@ -8,10 +8,11 @@
 #include <string.h>
 
 #include "client/terminal/output.h"
+#include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/memory.h"
 
-enum { INDENT = 4 };
+enum { INDENT = 4, STOPPED_SHOWN_MS = 60000 };
 
 struct row;
 
@@ -85,9 +86,11 @@ struct row {
   size_t at;
 };
 
-/* Which part of the table it is in: those that have begun, the queue, those that are held. */
+/* Which part of the table it is in: those that have begun, the queue, those that are held, those that are
+ * over.
+ */
 static int part_of(const Weir__RunInfo *run) {
-  return is_standing(run) ? 2 : is_queued(run);
+  return is_over(run) ? 3 : is_standing(run) ? 2 : is_queued(run);
 }
 
 /* The same from one second to the next, whichever run has a turn. */
@@ -100,10 +103,16 @@ static int compare_rows(const void *left, const void *right) {
   return a->at < b->at ? -1 : a->at > b->at;
 }
 
+/* Before its last step, so that whoever looks may wonder where it is. */
+static bool has_just_stopped_early(const Weir__RunInfo *run) {
+  return run->state == WEIR__RUN_STATE__DONE && run->patience && run->patience->last_step && !*run->sweep &&
+         clock_unix_ms() - run->finished_unix_ms < STOPPED_SHOWN_MS;
+}
+
 /* A search may have hundreds of trials that are held. */
 static bool has_row(const Weir__RunInfo *run) {
-  return !is_over(run) && run->state != WEIR__RUN_STATE__PAUSED &&
-         (run->state != WEIR__RUN_STATE__HELD || !*run->sweep);
+  return has_just_stopped_early(run) || (!is_over(run) && run->state != WEIR__RUN_STATE__PAUSED &&
+                                         (run->state != WEIR__RUN_STATE__HELD || !*run->sweep));
 }
 
 /* Freed by the caller. */

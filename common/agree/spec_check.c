@@ -14,7 +14,8 @@ enum {
   NAME_LENGTH_MAX = 40,
   CHECKPOINTS_KEPT_MAX = 1000,
   CHECKPOINT_EVERY_SECONDS = 60,
-  PRIORITY_MAX = 1000
+  PRIORITY_MAX = 1000,
+  PATIENCE_MAX = 1000000
 };
 
 static int spec_bad(struct err *err, const char *key, const char *what) {
@@ -333,6 +334,31 @@ static bool is_evaluated(const char *name, const Weir__EvalSpec *eval) {
   return false;
 }
 
+static int check_metric(const char *key, const char *name, const Weir__EvalSpec *eval, struct err *err) {
+  if (is_evaluated(name, eval))
+    return 0;
+  return err_set(err, ERR_INVALID,
+                 "%s: '%.60s' is not known (known: accuracy, loss and what eval.metrics names)", key, name);
+}
+
+static int check_early_stopping(const Weir__EarlyStoppingSpec *stopping, const Weir__EvalSpec *eval,
+                                bool has_eval, struct err *err) {
+  const char *goal = stopping->goal;
+  if (!has_eval)
+    return spec_bad(err, "train.early_stopping",
+                    "needs data.eval or data.split: nothing says that the run gets no better");
+  if (check_metric("train.early_stopping.metric", stopping->metric, eval, err))
+    return err->code;
+  if (goal && strcmp(goal, "min") != 0 && strcmp(goal, "max") != 0)
+    return err_set(err, ERR_INVALID, "train.early_stopping.goal: '%.60s' is neither min nor max", goal);
+  if (stopping->patience == 0 || stopping->patience > PATIENCE_MAX)
+    return err_set(err, ERR_INVALID, "train.early_stopping.patience: must be from 1 to %d evaluations",
+                   PATIENCE_MAX);
+  if (!(stopping->min_delta >= 0 && stopping->min_delta <= 1e9))
+    return spec_bad(err, "train.early_stopping.min_delta", "must be from 0 to 1000000000");
+  return 0;
+}
+
 static int check_checkpoint(const Weir__CheckpointSpec *checkpoint, const Weir__EvalSpec *eval, bool has_eval,
                             struct err *err) {
   if (checkpoint->has_every_steps && checkpoint->every_steps == 0)
@@ -341,11 +367,8 @@ static int check_checkpoint(const Weir__CheckpointSpec *checkpoint, const Weir__
     return spec_bad(err, "checkpoint.every_seconds", "must be above 0 and at most 1000000000");
   if (checkpoint->keep == 0 || checkpoint->keep > CHECKPOINTS_KEPT_MAX)
     return err_set(err, ERR_INVALID, "checkpoint.keep: must be from 1 to %d", CHECKPOINTS_KEPT_MAX);
-  if (checkpoint->keep_best && !is_evaluated(checkpoint->keep_best, eval))
-    return err_set(err, ERR_INVALID,
-                   "checkpoint.keep_best: '%.60s' is not known (known: accuracy, loss and what eval.metrics "
-                   "names)",
-                   checkpoint->keep_best);
+  if (checkpoint->keep_best && check_metric("checkpoint.keep_best", checkpoint->keep_best, eval, err))
+    return err->code;
   if (checkpoint->keep_best && !has_eval)
     return spec_bad(err, "checkpoint.keep_best",
                     "needs data.eval or data.split: nothing says which version is the best");
@@ -379,6 +402,9 @@ int spec_check(Weir__RunSpec *spec, struct err *err) {
       check_train(spec->train, spec_evaluates(spec), err))
     return err->code;
   if ((spec->eval && check_eval(spec->eval, spec_evaluates(spec), err)) || check_versions(spec, err))
+    return err->code;
+  if (spec->train->early_stopping &&
+      check_early_stopping(spec->train->early_stopping, spec->eval, spec_evaluates(spec), err))
     return err->code;
   if (spec->priority < -PRIORITY_MAX || spec->priority > PRIORITY_MAX)
     return spec_bad(err, "priority", "must be from -1000 to 1000");

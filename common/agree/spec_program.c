@@ -40,6 +40,7 @@ static Weir__RunSpec *program_of(const Weir__RunSpec *spec) {
   train->has_steps = train->has_epochs = train->has_hold = false;
   train->has_clip_norm = train->has_clip_value = false;
   clear_message(&train->schedule);
+  clear_message(&train->early_stopping);
   if (train->optimizer && train->optimizer->n_groups == 0)
     clear_message(&train->optimizer);
   if (copy->eval)

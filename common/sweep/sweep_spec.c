@@ -254,6 +254,16 @@ static int check_metric(const char *key_of_it, const char *metric, const Weir__R
   return err->code;
 }
 
+/* A fork begins at the rung of its parent, where a parent that has ended early does not stand. */
+static int check_not_early(const char *key, const Weir__RunSpec *spec, struct err *err) {
+  if (!spec->train->early_stopping)
+    return 0;
+  return err_set(err, ERR_INVALID,
+                 "%s: the run spec has train.early_stopping, and trials of this schedule are forked at their "
+                 "rungs, where one that ended early does not stand: take it away",
+                 key);
+}
+
 /* What trials are given by the sweep. */
 static int check_own(const Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err) {
   if (base->train->has_hold)
@@ -271,6 +281,7 @@ int sweep_spec_check_base(Weir__SweepSpec *spec, const Weir__RunSpec *base, stru
   bool forks = scheduler_find(spec)->exploit != NULL;
   struct space *space;
   if (make_rungs(spec, base, err) || check_own(spec, base, err) ||
+      (forks && check_not_early("spec", base, err)) ||
       check_metric("objective.metric", spec->objective->metric, base, err) ||
       (spec->constraint && check_metric("constraint.metric", spec->constraint->metric, base, err)) ||
       space_make(spec, &space, err))
@@ -376,17 +387,20 @@ static int check_forks(const struct attempt *attempt, struct err *err) {
   const struct dimension *dimension = &attempt->space->dimensions[attempt->at];
   uint32_t n = dimension->kind == DIMENSION_CHOICE ? dimension->n_values : 2;
   Weir__RunSpec *first, *other;
-  if (spec_with_value(attempt, 0, &first, err))
-    return err->code;
+  char *key = mem_printf("space.%s", dimension->path);
+  if (spec_with_value(attempt, 0, &first, err) == 0)
+    check_not_early(key, first, err);
   for (uint32_t i = 1; i < n && !err->code; i++) {
     double position = dimension->kind == DIMENSION_CHOICE ? i : nextafter(1, 0);
-    if (spec_with_value(attempt, position, &other, err) == 0 && spec_fork_check(first, other, err)) {
+    if (spec_with_value(attempt, position, &other, err) == 0 && check_not_early(key, other, err) == 0 &&
+        spec_fork_check(first, other, err)) {
       char *why = mem_strdup(err->text);
-      err_set(err, ERR_INVALID, "space.%s: trials of this schedule are forked: %s", dimension->path, why);
+      err_set(err, ERR_INVALID, "%s: trials of this schedule are forked: %s", key, why);
       free(why);
     }
     spec_free(other);
   }
   spec_free(first);
+  free(key);
   return err->code;
 }

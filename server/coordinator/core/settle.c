@@ -175,7 +175,7 @@ static void load_servers(struct coordinator *coordinator, struct run *run) {
     run->servers[i].host = mem_strdup(chosen[i]->host);
     run->servers[i].member = chosen[i];
     run->servers[i].key = chosen[i]->key;
-    run->servers[i].told_hold = coordinator_run_hold(run);
+    run->servers[i].told_hold = coordinator_run_bound(run);
   }
   free(chosen);
   run->is_load_due = false;

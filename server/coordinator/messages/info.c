@@ -173,8 +173,8 @@ static bool is_committed(const struct run *run, uint64_t step) {
 
 /* Where it computes nothing more for now: its hold or its end. */
 static uint64_t last_for_now(const struct run *run) {
-  uint64_t hold = coordinator_run_hold(run);
-  return hold < run->plan.steps ? hold : run->plan.steps;
+  uint64_t hold = coordinator_run_hold(run), last = coordinator_last_version(run);
+  return hold < last ? hold : last;
 }
 
 bool coordinator_checkpoint_is_coming(const struct coordinator *coordinator, const char *id,
@@ -271,6 +271,8 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
   info->parent_step = run->origin.step;
   info->base_to_come = run->origin.is_to_come;
   info->hold = coordinator_run_hold(run) == UINT64_MAX ? 0 : coordinator_run_hold(run);
+  if (run->spec->train->early_stopping)
+    info->patience = (Weir__Patience *)&run->patience;
   info->weights_sha256 = (char *)run->weights_sha256;
   info->submitted_unix_ms = run->submitted_unix_ms;
   info->finished_unix_ms = run->is_stop_awaited ? 0 : run->finished_unix_ms;

@@ -36,8 +36,8 @@ static void companions_find(struct arena *arena, struct companions *companions, 
 
 /* As messages have it: 0 is none. */
 static uint64_t hold_of(const struct run *run) {
-  uint64_t hold = coordinator_run_hold(run);
-  return hold == UINT64_MAX ? 0 : hold;
+  uint64_t bound = coordinator_run_bound(run);
+  return bound == UINT64_MAX ? 0 : bound;
 }
 
 /* That of workers, which also stand where the run is to move, and where forks are to begin. */
@@ -45,7 +45,7 @@ static uint64_t hold_of_workers(const struct run *run) {
   const struct checkpointing *making = &run->checkpointing;
   uint64_t moves_at = making->is_for_move ? making->step : UINT64_MAX;
   uint64_t stands_at = moves_at < run->pin ? moves_at : run->pin;
-  return stands_at < coordinator_run_hold(run) ? stands_at : hold_of(run);
+  return stands_at < coordinator_run_bound(run) ? stands_at : hold_of(run);
 }
 
 void coordinator_order_welcome(struct coordinator *coordinator, const struct member *member) {
@@ -97,6 +97,7 @@ void coordinator_order_load_blocks(struct coordinator *coordinator, const struct
   load->servers = coordinator_endpoints(arena, run);
   load->n_servers = (size_t)run->n_servers;
   load->step = run->base_step;
+  load->hold = hold_of(run);
   load->slots_step = run->origin.slots_step;
   if (coordinator->options.store_identity)
     load->store_identity = (char *)coordinator->options.store_identity;

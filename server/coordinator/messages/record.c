@@ -45,7 +45,7 @@ void coordinator_commit(struct coordinator *coordinator, const struct run *run) 
   }
   action->run = run->id;
   action->step = manifest->step;
-  action->is_last = manifest->step == run->plan.steps || run->is_stopping;
+  action->is_last = manifest->step == coordinator_last_version(run) || run->is_stopping;
   action->manifest = manifest;
 }
 
@@ -117,6 +117,7 @@ static Weir__RunRecord *record_of(const struct coordinator *coordinator, const s
   record->weights_sha256 = (char *)run->weights_sha256;
   record->finished_unix_ms = run->finished_unix_ms;
   record->evaluation = run->evaluation;
+  record->patience = info.patience;
   record->train_seconds = info.train_seconds;
   record->samples_per_second = coordinator_has_result(run) ? info.samples_per_second : 0;
   return record;

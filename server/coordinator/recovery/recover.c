@@ -47,7 +47,7 @@ void coordinator_server_kept(struct coordinator *coordinator, struct run *run, s
   free(server->host);
   server->host = mem_strdup(member->host);
   server->is_gone = false;
-  server->told_hold = coordinator_run_hold(run);
+  server->told_hold = coordinator_run_bound(run);
   server->is_told_reached = false;
   run->is_info_due = true;
   if (version > making->newest && version < run->plan.steps)

@@ -24,6 +24,7 @@ static int record_check(const struct coordinator *coordinator, const Weir__RunRe
                         Weir__RunSpec *spec, struct err *err);
 static void restore_progress(struct run *run, const struct restored_run *restored);
 static void restore_data(struct run *run, const Weir__RunRecord *record);
+static void restore_patience(struct run *run, const Weir__Patience *patience);
 static void restore_checkpoints(struct coordinator *coordinator, struct run *run,
                                 const Weir__RunRecord *record);
 static void restore_servers(struct coordinator *coordinator, struct run *run, const Weir__RunRecord *record);
@@ -75,6 +76,7 @@ void coordinator_run_restored(struct coordinator *coordinator, const struct rest
     memcpy(run->weights_sha256, record->weights_sha256, sizeof run->weights_sha256);
   coordinator_run_add(coordinator, run);
   restore_data(run, record);
+  restore_patience(run, record->patience);
   restore_progress(run, restored);
   restore_checkpoints(coordinator, run, record);
   restore_servers(coordinator, run, record);
@@ -131,13 +133,26 @@ static void restore_evaluation(struct run *run, const Weir__EvalEvent *evaluatio
   event_log_add(&run->events, &event);
 }
 
-/* Where it stood, by what it had told in its present incarnation. */
+static void restore_patience(struct run *run, const Weir__Patience *patience) {
+  if (!patience)
+    return;
+  run->patience.step = patience->step;
+  run->patience.best = patience->best;
+  run->patience.best_step = patience->best_step;
+  run->patience.waited = patience->waited;
+  run->patience.last_step = patience->last_step;
+}
+
+/* Where it stood, by what it had told in its present incarnation. Evaluations that are newer than the record
+   have counted, too. */
 static void restore_progress(struct run *run, const struct restored_run *restored) {
   uint64_t step = run->base_step;
   double seconds = 0;
   for (size_t i = 0; i < restored->n_events; i++) {
     const Weir__RunEvent *event = restored->events[i];
     event_log_restore(&run->events, event);
+    if (event->event_case == WEIR__RUN_EVENT__EVENT_EVAL)
+      coordinator_patience_evaluated(run, event->eval);
     if (event->event_case != WEIR__RUN_EVENT__EVENT_STEP)
       continue;
     run->is_begun = true;
@@ -145,8 +160,9 @@ static void restore_progress(struct run *run, const struct restored_run *restore
     if (event->step->incarnation == run->incarnation && event->step->step >= step)
       step = event->step->step + 1;
   }
-  if (plan_is_known(&run->plan) && (step > run->plan.steps || run->state == WEIR__RUN_STATE__DONE))
-    step = run->plan.steps;
+  if (plan_is_known(&run->plan) &&
+      (step > coordinator_last_version(run) || run->state == WEIR__RUN_STATE__DONE))
+    step = coordinator_last_version(run);
   restore_evaluation(run, restored->record->evaluation, step);
   coordinator_progress_reset(run, step);
   run->is_begun |= run->base_step > run->origin.step || coordinator_has_blocks(run);

@@ -60,7 +60,8 @@ void coordinator_checkpoint_when_due(struct coordinator *coordinator, struct run
     if (coordinator_has_checkpoint(run, step) && !run->is_pausing && !run->is_moving)
       return;
   }
-  if (step < run->plan.steps && step < coordinator_run_hold(run)) /* there it has one in any case */
+  if (step < coordinator_last_version(run) &&
+      step < coordinator_run_hold(run)) /* there it has one in any case */
     checkpoint_order(coordinator, run, step);
 }
 
@@ -89,7 +90,7 @@ static bool stands_still(const struct run *run, uint64_t newest) {
 static void checkpoint_stand(struct coordinator *coordinator, struct run *run) {
   struct checkpointing *making = &run->checkpointing;
   bool is_held = run->state == WEIR__RUN_STATE__HELD;
-  uint64_t step = is_held ? coordinator_run_hold(run) : run->plan.steps;
+  uint64_t step = is_held ? coordinator_run_hold(run) : coordinator_last_version(run);
   bool is_there = is_held && coordinator_newest_checkpoint(run) == step;
   if (is_there)
     coordinator_stop_training(coordinator, run); /* if it is to pause, or to stop */
@@ -267,7 +268,7 @@ static void checkpoint_committed(struct coordinator *coordinator, struct run *ru
   making->is_missed = false;
   making->since_ms = coordinator->now_ms;
   *making->message = 0;
-  if (run->state == WEIR__RUN_STATE__FINISHING && result->step == run->plan.steps)
+  if (run->state == WEIR__RUN_STATE__FINISHING && coordinator_is_complete(run))
     coordinator_run_done(coordinator, run);
   else if (is_for_pause)
     coordinator_stop_training(coordinator, run);

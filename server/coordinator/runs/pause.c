@@ -96,7 +96,7 @@ void coordinator_run_resumed(struct coordinator *coordinator, const char *id, ui
               (unsigned long long)step);
     return;
   }
-  if (step == run->plan.steps && coordinator_is_complete(run)) {
+  if (step == coordinator_last_version(run) && coordinator_is_complete(run)) {
     run->is_bad_input = run->has_diverged = false;
     coordinator_run_done(coordinator, run); /* it was stopped when all was done */
     return;

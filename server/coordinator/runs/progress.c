@@ -93,6 +93,7 @@ void coordinator_eval_report(struct coordinator *coordinator, struct member *mem
   event_log_add(&run->events, &event);
   coordinator_act(coordinator, ACTION_PUBLISH)->run = run->id;
   run->is_save_due = true;
+  coordinator_patience_evaluated(run, &eval);
   coordinator_checkpoint_evaluated(run, &eval);
   coordinator_checkpoints_retain(coordinator, run);
 }
@@ -125,14 +126,20 @@ void coordinator_complete(struct coordinator *coordinator, struct member *member
     server->is_complete = true;
 }
 
+/* All that it has: of a run that ends early the servers know that version as a bound alone. */
+static bool has_all_steps(const struct run *run, const struct run_server *server) {
+  uint64_t last = coordinator_last_version(run);
+  return last < run->plan.steps ? server->held_step == last : server->is_complete;
+}
+
 void coordinator_finish_when_complete(struct coordinator *coordinator, struct run *run) {
-  if (run->state != WEIR__RUN_STATE__RUNNING || run->step < run->plan.steps)
+  if (run->state != WEIR__RUN_STATE__RUNNING || run->step < coordinator_last_version(run))
     return; /* not before every step was told */
   for (int i = 0; i < run->n_servers; i++)
-    if (!run->servers[i].is_complete)
+    if (!has_all_steps(run, &run->servers[i]))
       return;
-  if (plan_evaluates(&run->plan, run->plan.steps) &&
-      (!run->evaluation || run->evaluation->step < run->plan.steps))
+  if (plan_evaluates(&run->plan, coordinator_last_version(run)) &&
+      (!run->evaluation || run->evaluation->step < coordinator_last_version(run)))
     return;
   run->is_pausing = run->is_stopping = false; /* it ends before it could */
   coordinator_clock_stop(coordinator, run);
@@ -149,7 +156,8 @@ bool coordinator_is_complete(const struct run *run) {
   const Weir__CheckpointInfo *newest = last_checkpoint(run);
   if (plan_is_known(&run->plan) && run->plan.steps == 0)
     return run->evaluation != NULL;
-  return newest && newest->step == run->plan.steps && strlen(newest->weights_sha256) == SHA256_LENGTH;
+  return newest && newest->step == coordinator_last_version(run) &&
+         strlen(newest->weights_sha256) == SHA256_LENGTH;
 }
 
 void coordinator_run_done(struct coordinator *coordinator, struct run *run) {
@@ -165,6 +173,8 @@ void coordinator_run_end(struct coordinator *coordinator, struct run *run, const
     memcpy(run->weights_sha256, last->weights_sha256, sizeof run->weights_sha256);
   coordinator_progress_reset(run, last ? last->step : 0);
   coordinator_run_set_message(run, "");
+  if (state == WEIR__RUN_STATE__DONE)
+    coordinator_patience_explain(run);
   coordinator_run_set_state(coordinator, run, state);
 }
 

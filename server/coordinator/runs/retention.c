@@ -105,8 +105,8 @@ void coordinator_checkpoints_retain(struct coordinator *coordinator, struct run 
     const Weir__CheckpointInfo *info = run->checkpoints[at];
     bool is_old = newer >= keep;
     newer += !info->unreadable;
-    if (is_old && at != best && info->step != run->plan.steps && info->step != run->origin.step &&
-        !coordinator_is_pinned(coordinator, run, info->step))
+    if (is_old && at != best && info->step != coordinator_last_version(run) &&
+        info->step != run->origin.step && !coordinator_is_pinned(coordinator, run, info->step))
       coordinator_checkpoint_drop(coordinator, run, info->step);
   }
 }

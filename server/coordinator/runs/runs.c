@@ -230,6 +230,8 @@ void coordinator_publish_done(struct coordinator *coordinator, struct run *run) 
   done.n_metrics = info.n_metrics;
   done.weights_sha256 = run->weights_sha256;
   done.samples_per_second = info.samples_per_second;
+  if (run->patience.last_step)
+    done.reason = run->message;
   event.done = message_copy(&done);
   event_log_add(&run->events, &event);
   coordinator_act(coordinator, ACTION_PUBLISH)->run = run->id;

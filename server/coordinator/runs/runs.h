@@ -3,6 +3,7 @@
    runs.c      their states, from submission to the end
    pause.c     stopped and taken up again at people's wish
    hold.c      held at a version, and let go on
+   patience.c  ended early by what evaluations say
    spill.c     held, with their blocks in the store alone
    pins.c      versions of them that forks wait for
    progress.c  what servers report, up to the last version */
@@ -68,6 +69,13 @@ void coordinator_hold_when_due(struct coordinator *coordinator, struct run *run)
 void coordinator_raise_hold(struct coordinator *coordinator, struct run *run, uint64_t step);
 /* The same of the run with that id, if it is there and not over. */
 void coordinator_hold_raised(struct coordinator *coordinator, const char *id, uint64_t step);
+
+/* patience.c */
+/* Counts the evaluation, unless that version has counted: it may raise the run's bound, or end the run early.
+ */
+void coordinator_patience_evaluated(struct run *run, const Weir__EvalEvent *evaluation);
+/* Says in the message of a run that has ended early why. */
+void coordinator_patience_explain(struct run *run);
 
 /* The worker leaves its run, and keeps what it has loaded of it. */
 void coordinator_rest_seat(struct coordinator *coordinator, struct seat *seat, const char *reason);

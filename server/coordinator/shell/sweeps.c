@@ -208,6 +208,13 @@ static const char *failure_of(const Weir__RunInfo *info) {
   return info->bad_input ? "its values cannot be used" : "its training diverges";
 }
 
+/* Whether the run has a value for the rung: one that has ended early has its last for all rungs to come. */
+static bool has_come(const Weir__RunInfo *info, uint64_t rung, bool is_last) {
+  if (info->state == WEIR__RUN_STATE__HELD)
+    return info->step == rung;
+  return is_last || (info->patience && info->patience->last_step > 0);
+}
+
 static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *trial, const Weir__RunInfo *info,
                         bool is_evaluated) {
   const Weir__SweepSpec *spec = sweep->head->spec;
@@ -217,7 +224,7 @@ static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *tri
   switch (info->state) {
   case WEIR__RUN_STATE__DONE:
   case WEIR__RUN_STATE__HELD:
-    if (!is_evaluated || (info->state == WEIR__RUN_STATE__HELD ? info->step != rung : !is_last))
+    if (!is_evaluated || !has_come(info, rung, is_last))
       return;
     outcome.value = metric_value(info, spec->objective->metric);
     outcome.bounded = spec->constraint ? metric_value(info, spec->constraint->metric) : NAN;

@@ -58,6 +58,8 @@ struct run *coordinator_run_new(const struct coordinator *coordinator,
   run->cause = mem_strdup("");
   run->loss_cause = mem_strdup("");
   run->loss = NAN;
+  weir__patience__init(&run->patience);
+  run->patience.best = NAN;
   run->view = run->events.next = coordinator->options.term << TERM_SHIFT;
   run->submitted_unix_ms = submission->submitted_unix_ms;
   if (submission->weights_sha256)
@@ -189,14 +191,33 @@ int coordinator_lost_servers(const struct run *run) {
   return lost;
 }
 
+uint64_t coordinator_last_version(const struct run *run) {
+  return run->patience.last_step ? run->patience.last_step : run->plan.steps;
+}
+
 uint64_t coordinator_run_hold(const struct run *run) {
   const Weir__TrainSpec *train = run->spec->train;
-  bool is_end = plan_is_known(&run->plan) && train->hold >= run->plan.steps;
+  bool is_end = plan_is_known(&run->plan) && train->hold >= coordinator_last_version(run);
   return train->has_hold && !is_end ? train->hold : UINT64_MAX;
 }
 
 bool coordinator_stands(const struct run *run) {
   return run->checkpointing.is_for_move || run->pin <= run->step;
+}
+
+/* A fork's first version may be evaluated, too. */
+static uint64_t next_decision(const struct run *run) {
+  uint64_t from = run->patience.step + 1 > run->origin.step ? run->patience.step + 1 : run->origin.step;
+  uint64_t next;
+  if (!run->spec->train->early_stopping || !plan_is_known(&run->plan))
+    return UINT64_MAX;
+  next = run->patience.last_step ? run->patience.last_step : plan_next_evaluated(&run->plan, from);
+  return next < run->plan.steps ? next : UINT64_MAX;
+}
+
+uint64_t coordinator_run_bound(const struct run *run) {
+  uint64_t hold = coordinator_run_hold(run), next = next_decision(run);
+  return hold < next ? hold : next;
 }
 
 bool coordinator_is_at_hold(const struct run *run) {

@@ -148,6 +148,7 @@ struct run {
   uint64_t step; /* the newest complete version */
   double loss;
   Weir__EvalEvent *evaluation; /* of the newest evaluated version until then; NULL: none */
+  Weir__Patience patience;     /* of train.early_stopping; no roll-back takes it back */
   struct rate rate;
   uint64_t reported_ms; /* of the newest step report */
   double credit_s;      /* time that has passed without a reported step to account for it */
@@ -187,10 +188,15 @@ bool coordinator_owns_block(const struct run *run, const struct member *member, 
 void coordinator_place_blocks(struct run *run); /* says which server owns which block */
 /* Of the present incarnation. */
 int coordinator_lost_servers(const struct run *run);
-/* The last version that is computed for now; UINT64_MAX: all are. */
+/* The version that the run ends with, by what is known so far: the plan's last, or an earlier one. */
+uint64_t coordinator_last_version(const struct run *run);
+/* The last version that people want to be computed for now; UINT64_MAX: all are. */
 uint64_t coordinator_run_hold(const struct run *run);
 /* Its workers stand at a version for a while, as they are told to. */
 bool coordinator_stands(const struct run *run);
+/* The last version that may be computed for now; UINT64_MAX: all may. It is the hold, or the evaluated
+   version with which train.early_stopping may end the run. */
+uint64_t coordinator_run_bound(const struct run *run);
 /* It has come to its hold: nothing is left to compute of it for now, its evaluation included. */
 bool coordinator_is_at_hold(const struct run *run);
 /* The newest checkpoint that can be read; 0: none, the start. */

@@ -105,6 +105,8 @@ static int run_read_order(struct hosted_run *run, const Weir__LoadRun *order, st
                    "the order to load run '%s' at version %llu of %llu names no checkpoint of it", run->id,
                    (unsigned long long)order->step, (unsigned long long)run->plan.steps);
   run->hold = run->spec->train->has_hold ? run->spec->train->hold : UINT64_MAX;
+  if (order->hold && order->hold < run->hold)
+    run->hold = order->hold;
   run->mode = hosted_mode_find(run->spec->train->mode);
   run->optimizer = optimizer_find(run->spec->train->optimizer->name);
   return 0;

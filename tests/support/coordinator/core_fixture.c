@@ -73,7 +73,7 @@ static void take_load(struct told *told, const Weir__LoadRun *load) {
   told->load_incarnation = load->incarnation;
   told->load_step = load->step;
   told->load_slots_step = load->slots_step;
-  told->hold = load->spec->train->has_hold ? load->spec->train->hold : 0;
+  told->hold = load->hold;
   told->load_servers = (uint32_t)load->n_servers;
   snprintf(told->from, sizeof told->from, "%s", load->from ? load->from->run : "");
   told->from_incarnation = load->from ? load->from->incarnation : 0;

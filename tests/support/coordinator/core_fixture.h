@@ -66,14 +66,15 @@ struct core_fixture {
   bool commit_is_last;                                                      /* with the hash of its weights */
   uint64_t dropped[16]; /* steps of checkpoints, the newest 16 of n_dropped */
   int n_dropped;
-  Weir__CheckpointSpec *checkpoint;   /* of runs submitted; NULL: one that is never due */
-  Weir__CheckpointSpec every;         /* where a test may keep that */
-  Weir__EvalSpec *eval;               /* likewise; NULL: none */
-  bool trains_nothing;                /* runs submitted have no steps */
-  uint64_t steps;                     /* of runs submitted; 0: STEPS */
-  uint64_t hold;                      /* likewise; 0: none */
-  uint64_t memory_bytes;              /* what a server says that joins; 0: no bound */
-  uint64_t hosted_hold;               /* what a server says that joins again; 0: none */
+  Weir__CheckpointSpec *checkpoint;        /* of runs submitted; NULL: one that is never due */
+  Weir__CheckpointSpec every;              /* where a test may keep that */
+  Weir__EvalSpec *eval;                    /* likewise; NULL: none */
+  Weir__EarlyStoppingSpec *early_stopping; /* likewise */
+  bool trains_nothing;                     /* runs submitted have no steps */
+  uint64_t steps;                          /* of runs submitted; 0: STEPS */
+  uint64_t hold;                           /* likewise; 0: none */
+  uint64_t memory_bytes;                   /* what a server says that joins; 0: no bound */
+  uint64_t hosted_hold;                    /* what a server says that joins again; 0: none */
   bool evaluates;                     /* runs submitted have data to evaluate, of which workers find some */
   bool admits_any;                    /* runs submitted have deterministic: false */
   bool is_store_away;                 /* saves that are waited for are not answered */

@@ -174,6 +174,7 @@ struct world {
   int following, late, set_aside;   /* how often workers were seen to be */
   int wishes;                       /* how often a successor knew that a run is to pause */
   int held, raised;                 /* how often runs were seen to be, and holds were raised */
+  int ended_early;                  /* runs, as their spec's early_stopping says */
   int confirmed;                    /* how often a run went on with a server that is not heard of */
   int seated_beside;                /* workers told to compute the other run, too */
   int reoffered;                    /* the same by another coordinator than took the fork */

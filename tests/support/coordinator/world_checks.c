@@ -1,5 +1,6 @@
 #include "tests/support/coordinator/world_checks.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +13,7 @@
 
 #include "server/coordinator/messages/info.h"
 #include "tests/support/coordinator/world_forks.h"
+#include "tests/support/coordinator/world_holds.h"
 #include "tests/support/coordinator/world_labels.h"
 
 static int slot_of(const char *address) {
@@ -293,4 +295,31 @@ void check_order(struct world *w, struct process *process, const Weir__Order *or
     assert_int_equal(order->write->incarnation, w->runs[at].top);
     assert_true(order->write->step >= 1 && order->write->step <= STEPS);
   }
+}
+
+void check_told(struct world *w, int run) {
+  bool steps[STEPS] = {false}, evals[STEPS + 1] = {false}, is_done = false;
+  uint64_t last = early_stopping_last(w, run);
+  struct run_event_view view;
+  for (uint64_t at = 0; coordinator_run_event(w->core, w->runs[run].id, at, &view);
+       at = view.event.number + 1) {
+    if (view.event.event_case == WEIR__RUN_EVENT__EVENT_STEP)
+      steps[view.event.step->step] = true;
+    else if (view.event.event_case == WEIR__RUN_EVENT__EVENT_EVAL)
+      evals[view.event.eval->step] = true;
+    else if (view.event.event_case == WEIR__RUN_EVENT__EVENT_DONE) {
+      is_done = true;
+      assert_int_equal(view.event.done->steps, last);
+      assert_true((*view.event.done->reason != 0) == (last < w->plan.steps));
+      assert_int_equal(strlen(view.event.done->weights_sha256), 64);
+      assert_true(isnan(view.event.done->accuracy) == (w->plan.eval_samples == 0));
+    }
+  }
+  w->ended_early += last < w->plan.steps;
+  for (uint64_t i = 0; i < w->plan.steps; i++)
+    if (steps[i] != (i >= w->runs[run].base_step && i < last))
+      fail_msg("%s: step %d was %s", w->runs[run].id, (int)i, steps[i] ? "told" : "never told");
+  for (uint64_t i = 0; i <= w->plan.steps; i++)
+    assert_int_equal(evals[i], i >= w->runs[run].base_step && i <= last && plan_evaluates(&w->plan, i));
+  assert_true(is_done);
 }

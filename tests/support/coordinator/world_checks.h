@@ -16,4 +16,8 @@ void check_given(struct world *w);
    about to. Counts in what states workers are seen. */
 void check_reach(struct world *w, const char *run);
 
+/* Of a run that is done: whoever watched has seen every step, every evaluation, and the end at the right
+   number. */
+void check_told(struct world *w, int run);
+
 #endif

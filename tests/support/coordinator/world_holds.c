@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "common/base/memory.h"
 #include "server/coordinator/messages/info.h"
 #include "tests/support/coordinator/world_labels.h"
 #include "tests/support/coordinator/world_processes.h"
@@ -56,8 +57,10 @@ void server_tell_held(struct world *w, struct process *server, int run) {
 
 void server_told_hold(struct world *w, struct process *server, int run, uint64_t hold) {
   struct hosted *hosted = &server->hosted[run];
-  assert_true(hold == 0 || (hosted->hold && hold >= hosted->hold));
-  hosted->hold = hold;
+  bool is_higher = hold == 0 || (hosted->hold && hold >= hosted->hold);
+  assert_true(is_higher || w->spec->train->early_stopping);
+  if (is_higher)
+    hosted->hold = hold;
   server_tell_held(w, server, run);
 }
 
@@ -75,4 +78,30 @@ void server_evaluate_held(struct world *w, struct process *server, int run) {
   if (has_statistics(w, server, run) && has_worker(w, run, server->hosted[run].incarnation) &&
       world_roll(w, 4) == 0)
     server_eval_report(w, server, run, server->hosted[run].version);
+}
+
+void early_stopping_begin(struct world *w) {
+  Weir__EarlyStoppingSpec *spec;
+  if (w->seed % 7 > 2 || w->spec->train->steps == 0)
+    return;
+  spec = w->spec->train->early_stopping = mem_new(sizeof *spec);
+  weir__early_stopping_spec__init(spec);
+  spec->metric = mem_strdup("accuracy");
+  spec->has_patience = true;
+  spec->patience = 1 + w->seed % 2;
+}
+
+uint64_t early_stopping_last(const struct world *w, int run) {
+  const Weir__EarlyStoppingSpec *spec = w->spec->train->early_stopping;
+  uint64_t best_step = 0, version = w->runs[run].base_step;
+  uint32_t worse = 0;
+  for (; spec && version < w->plan.steps; version++) {
+    if (!plan_evaluates(&w->plan, version))
+      continue;
+    if (!best_step || accuracy_at(version) > accuracy_at(best_step))
+      best_step = version, worse = 0;
+    else if (++worse == spec->patience)
+      return version;
+  }
+  return w->plan.steps;
 }

@@ -178,7 +178,7 @@ static void server_order(struct world *w, struct process *server, const Weir__Or
     w->rolled_back += order->load->incarnation > 0;
     *hosted = (struct hosted){.is_hosted = true,
                               .incarnation = order->load->incarnation,
-                              .hold = order->load->spec->train->has_hold ? order->load->spec->train->hold : 0,
+                              .hold = order->load->hold,
                               .base = order->load->step,
                               .version = order->load->step};
   } else if (order->body_case == WEIR__ORDER__BODY_KEEP) {

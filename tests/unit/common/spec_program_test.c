@@ -51,6 +51,7 @@ static void what_servers_go_by_leaves_the_program(void **state) {
                                          "train.clip_value=1",
                                          "checkpoint.every_steps=3",
                                          "train.hold=5",
+                                         "train.early_stopping={patience: 2}",
                                          "eval.at=[3, 7]",
                                          "eval.every_steps=2",
                                          "workers.min=2",

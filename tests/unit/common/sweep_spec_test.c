@@ -82,6 +82,10 @@ static void what_a_fork_cannot_have_is_refused_in_a_population(void **state) {
                      "optimizer: {lr: 0.1}}']}",
                      "space.train: trials of this schedule are forked");
   assert_pbt_refused("space={model.frozen: ['[a]', '[b]']}", "space.model.frozen: trials of this schedule");
+  assert_pbt_refused(
+      "space={train.early_stopping.patience: [2, 3]}",
+      "space.train.early_stopping.patience: the run spec has train.early_stopping, and trials of "
+      "this schedule are forked");
 }
 
 static void what_a_population_says_wrongly_is_named_by_key(void **state) {

@@ -90,6 +90,8 @@ static void labels_follow_from_the_output_and_the_loss(void **state) {
 static void options_that_do_not_fit_the_loss_or_the_output_are_named(void **state) {
   double weights[] = {1, 2, 3};
   Weir__CheckpointSpec checkpoint = WEIR__CHECKPOINT_SPEC__INIT;
+  Weir__EarlyStoppingSpec stopping = WEIR__EARLY_STOPPING_SPEC__INIT;
+  Weir__TrainSpec train = WEIR__TRAIN_SPEC__INIT;
   struct test_spec spec = {0};
   struct onnx_build build;
   (void)state;
@@ -126,6 +128,12 @@ static void options_that_do_not_fit_the_loss_or_the_output_are_named(void **stat
   checkpoint.keep_best = (char *)"accuracy";
   build_scores(&build);
   refuse_model(&build, &spec, ERR_INVALID, "checkpoint.keep_best: the loss 'l1' has no classes");
+  checkpoint.keep_best = NULL;
+  stopping.metric = (char *)"accuracy";
+  train.early_stopping = &stopping;
+  spec.run.train = &train;
+  build_scores(&build);
+  refuse_model(&build, &spec, ERR_INVALID, "train.early_stopping.metric: the loss 'l1' has no classes");
 }
 
 /* x f32[N,3], target f32[N,3] -> each = (x w - target)^2 f32[N,3], mean f32[] */

@@ -74,6 +74,15 @@ static void what_cannot_be_trained_is_refused_with_its_reason(void **state) {
   assert_int_equal(err.code, ERR_INVALID);
   assert_non_null(strstr(err.text, "train.batch"));
   f->spec->train->batch = 8;
+  f->spec->train->early_stopping = mem_new(sizeof *f->spec->train->early_stopping);
+  weir__early_stopping_spec__init(f->spec->train->early_stopping);
+  f->spec->train->early_stopping->has_patience = true; /* 0 */
+  f->spec->train->early_stopping->patience = 0;
+  assert_null(upload_end(upload_begin(f, f->spec, f->onnx_bytes), &err));
+  assert_int_equal(err.code, ERR_INVALID);
+  assert_non_null(strstr(err.text, "train.early_stopping"));
+  message_free(f->spec->train->early_stopping);
+  f->spec->train->early_stopping = NULL;
   f->spec->train->optimizer->name[0] = 'x';
   assert_null(upload_end(upload_begin(f, f->spec, f->onnx_bytes), &err));
   assert_int_equal(err.code, ERR_INVALID);

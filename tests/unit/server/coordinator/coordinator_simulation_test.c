@@ -18,6 +18,7 @@
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
 #include "tests/support/coordinator/world.h"
+#include "tests/support/coordinator/world_checks.h"
 #include "tests/support/coordinator/world_forks.h"
 #include "tests/support/coordinator/world_holds.h"
 #include "tests/support/coordinator/world_labels.h"
@@ -311,8 +312,9 @@ static void world_init(struct world *w, uint64_t seed) {
            checkpoints[seed % 4], (unsigned long long)(1 + seed % 3), (unsigned long long)(1 + seed % 2));
   *w = (struct world){.seed = seed, .now_ms = 1000};
   assert_int_equal(spec_read("spec", text, strlen(text), &w->spec, &err), 0);
-  assert_int_equal(spec_check(w->spec, &err), 0);
   holds_begin(w);
+  early_stopping_begin(w);
+  assert_int_equal(spec_check(w->spec, &err), 0);
   assert_int_equal(plan_init(&w->plan, w->spec, SAMPLES, seed % 5 || !steps ? 50 : 0, &err), 0);
   for (int i = 0; i < RUNS; i++)
     snprintf(w->runs[i].id, sizeof w->runs[i].id, "mlp-%06d", i);
@@ -350,31 +352,6 @@ static bool all_done(struct world *w) {
   return true;
 }
 
-/* Whoever watched has seen every step, every evaluation, and the end at the right number. */
-static void check_events(struct world *w, int run) {
-  bool steps[STEPS] = {false}, evals[STEPS + 1] = {false}, is_done = false;
-  struct run_event_view view;
-  for (uint64_t at = 0; coordinator_run_event(w->core, w->runs[run].id, at, &view);
-       at = view.event.number + 1) {
-    if (view.event.event_case == WEIR__RUN_EVENT__EVENT_STEP)
-      steps[view.event.step->step] = true;
-    else if (view.event.event_case == WEIR__RUN_EVENT__EVENT_EVAL)
-      evals[view.event.eval->step] = true;
-    else if (view.event.event_case == WEIR__RUN_EVENT__EVENT_DONE) {
-      is_done = true;
-      assert_int_equal(view.event.done->steps, w->plan.steps);
-      assert_int_equal(strlen(view.event.done->weights_sha256), 64);
-      assert_true(isnan(view.event.done->accuracy) == (w->plan.eval_samples == 0));
-    }
-  }
-  for (uint64_t i = 0; i < w->plan.steps; i++)
-    if (steps[i] != (i >= w->runs[run].base_step))
-      fail_msg("%s: step %d was %s", w->runs[run].id, (int)i, steps[i] ? "told" : "never told");
-  for (uint64_t i = 0; i <= w->plan.steps; i++)
-    assert_int_equal(evals[i], i >= w->runs[run].base_step && plan_evaluates(&w->plan, i));
-  assert_true(is_done);
-}
-
 /* All ways are well, but in some worlds those of one worker to one server, or of all to one server, or of the
    coordinator to one. */
 static void mend_links(struct world *w) {
@@ -409,7 +386,7 @@ static void world_simulate(struct world *w, uint64_t seed, int troubled_turns) {
   if (!all_done(w))
     fail_msg("seed %llu: a run does not come to its end", (unsigned long long)seed);
   for (int i = 0; i < RUNS; i++)
-    check_events(w, i);
+    check_told(w, i);
 }
 
 static uint64_t seed_at;
@@ -444,7 +421,7 @@ static void runs_end_as_promised_whatever_happens(void **state) {
   uint64_t seeds = getenv("SEEDS") ? strtoull(getenv("SEEDS"), NULL, 10) : getenv("SEED") ? 1 : 400;
   int rolled_back = 0, successions = 0, paused = 0, kept = 0, too_late = 0, lost = 0, cut_off = 0,
       given_up = 0, following = 0, late = 0, set_aside = 0, confirmed = 0, offered = 0, adopted = 0, held = 0,
-      raised = 0, wishes = 0, reoffered = 0, seated_beside = 0;
+      raised = 0, ended_early = 0, wishes = 0, reoffered = 0, seated_beside = 0;
   struct world *w = malloc(sizeof *w);
   (void)state;
   for (uint64_t seed = first; seed < first + seeds; seed++) {
@@ -466,6 +443,7 @@ static void runs_end_as_promised_whatever_happens(void **state) {
     adopted += w->adopted;
     held += w->held;
     raised += w->raised;
+    ended_early += w->ended_early;
     wishes += w->wishes;
     reoffered += w->reoffered;
     seated_beside += w->seated_beside;
@@ -475,14 +453,15 @@ static void runs_end_as_promised_whatever_happens(void **state) {
   print_message(
       "%llu seeds: %d loads after roll-backs, %d successions, %d kept, %d paused, %d too late, %d lost, "
       "%d cut off, %d given up, %d following, %d late, %d set aside, %d confirmed, %d told of a parent, %d "
-      "with its version, %d held, %d raised, %d wishes restored, %d told by a successor, %d seated beside\n",
+      "with its version, %d held, %d raised, %d ended early, %d wishes restored, %d told by a successor, %d "
+      "seated beside\n",
       (unsigned long long)seeds, rolled_back, successions, kept, paused, too_late, lost, cut_off, given_up,
-      following, late, set_aside, confirmed, offered, adopted, held, raised, wishes, reoffered,
+      following, late, set_aside, confirmed, offered, adopted, held, raised, ended_early, wishes, reoffered,
       seated_beside);
   if (seeds > 1) /* the dice did make what is to be survived */
     assert_true(rolled_back && successions && paused && kept && too_late && lost && cut_off && given_up &&
                 following && late && set_aside && confirmed && offered && adopted && held && raised &&
-                wishes && reoffered && seated_beside);
+                ended_early && wishes && reoffered && seated_beside);
   lies_report(seeds > 1);
   free(w);
   has_passed = true;

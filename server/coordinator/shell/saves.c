@@ -18,6 +18,7 @@ struct save_job {
   Weir__RunRecord *record;
   uint64_t number; /* the record's */
   bool is_awaited, writes_incarnation;
+  bool is_first;           /* record of the run */
   struct run_model *model; /* with the first record; else NULL */
   struct fork_base *base;  /* likewise */
   struct err err;
@@ -236,6 +237,7 @@ static void start_save(struct coordinator_service *shell, struct saved_run *run)
                            .is_awaited = run->is_awaited,
                            .writes_incarnation =
                                !run->has_incarnation || run->incarnation != run->record->incarnation,
+                           .is_first = !run->has_incarnation,
                            .model = run->model,
                            .base = run->base};
   run->record = NULL;
@@ -258,6 +260,7 @@ static void save_job_run(struct task *task) {
  */
 static int write_run(struct save_job *job) {
   struct coordinator_service *shell = job->shell;
+  const struct onnx_outline no_pieces = {0}; /* as a trial's model */
   char term[LEASE_TERM_SIZE], text[24];
   char *incarnation = checkpoint_run_name(job->record->run, "incarnation");
   char *name = checkpoint_run_name(job->record->run, "run");
@@ -270,8 +273,8 @@ static int write_run(struct save_job *job) {
   if (!rc)
     rc = job->base ? fork_base_write(shell, job->base, job->record, &job->err)
                    : checkpoint_write_record(shell->store, name, job->record, &guard, &job->err);
-  if (!rc && job->model && shell->refs)
-    block_refs_add_run(shell->refs, job->record, &job->model->pieces);
+  if (!rc && job->is_first && !job->base && shell->refs)
+    block_refs_add_run(shell->refs, job->record, job->model ? &job->model->pieces : &no_pieces);
   free(incarnation);
   free(name);
   return rc;

@@ -177,12 +177,15 @@ static int uploading_send_pieces(const struct uploading *uploading, const Weir__
  * ".
  */
 static int blame_spec(const struct submission *submission, const char *target, struct err *err) {
+  static const char from[] = "from: ";
   size_t length = strlen(target);
   bool is_spec = err->code == ERR_INVALID || err->code == ERR_UNSUPPORTED;
   if (!is_spec || !submission->path || strncmp(err->text, target, length) != 0 ||
       strncmp(err->text + length, ": ", 2) != 0)
     return err->code;
   memmove(err->text, err->text + length + 2, strlen(err->text + length + 2) + 1);
+  if (submission->sweep && strncmp(err->text, from, sizeof from - 1) == 0)
+    return err->code; /* in the sweep's spec */
   return err_prefix(err, "%s", submission->path);
 }
 

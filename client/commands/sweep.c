@@ -29,6 +29,9 @@ static int dry_run(const struct sweep_submission *submission, struct err *err) {
   if (sweep->is_by_arrival)
     printf("order: arrival: the trials depend on which results come first, so another time they will be "
            "others\n");
+  if (spec->n_from > 0)
+    printf("from: only the cluster knows what the searcher learns of other sweeps, so the trials may be "
+           "others\n");
   printf("the first trials:\n");
   while (!err->code && sweep_next(sweep, &record) == SWEEP_DECIDED) {
     const Weir__SweepSuggestion *suggestion = record->suggestion;
@@ -58,7 +61,7 @@ static int submit(const struct args *args, const struct sweep_submission *sweep,
   struct connection connection = {0};
   char *id = NULL;
   if (connection_open(&connection, args->coordinator, args->tls, err) == 0 &&
-      submission_send(&sweep->submission, &connection, &id, err) == 0) {
+      sweep_submission_send(sweep, &connection, &id, err) == 0) {
     printf("%s\n", id);
     fflush(stdout);
     if (args_flag(args, "follow"))

@@ -48,6 +48,10 @@ static int folder_begin(struct private_sweep *own, struct err *err) {
 static int prepare(struct private_sweep *own, struct err *err) {
   const struct args *args = own->args;
   const char *data_root = args_text(args, "data-root");
+  if (own->sweep->spec->n_from > 0) {
+    err_set(err, ERR_INVALID, "from: a private cluster has no other sweeps: give --coordinator HOST:PORT");
+    return spec_blame(own->sweep->source, err);
+  }
   own->out = args_text(args, "out") ? mem_strdup(args_text(args, "out"))
                                     : mem_printf("weir-out/%s", own->sweep->spec->name);
   own->data_root = realpath(data_root, NULL);

@@ -2,6 +2,7 @@
 #include "client/sweeps/sweep_submission.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/message.h"
 #include "common/sweep/sweep_spec.h"
@@ -43,7 +44,7 @@ static int check_model(const struct sweep_submission *sweep, struct err *err) {
 int sweep_submission_load(struct sweep_submission *sweep, const struct spec_source *source, struct err *err) {
   struct spec_source base = {0};
   char *path;
-  *sweep = (struct sweep_submission){0};
+  *sweep = (struct sweep_submission){.source = source};
   if (sweep_spec_read(source, &sweep->spec, err))
     return err->code;
   if (sweep_spec_check(sweep->spec, err))
@@ -56,6 +57,14 @@ int sweep_submission_load(struct sweep_submission *sweep, const struct spec_sour
     spec_blame(source, err);
   free(path);
   sweep->submission.sweep = sweep->spec;
+  return err->code;
+}
+
+int sweep_submission_send(const struct sweep_submission *sweep, struct connection *connection, char **id,
+                          struct err *err) {
+  submission_send(&sweep->submission, connection, id, err);
+  if (err->code == ERR_INVALID && strncmp(err->text, "from: ", strlen("from: ")) == 0)
+    spec_blame(sweep->source, err);
   return err->code;
 }
 

@@ -164,9 +164,13 @@ static struct ranking *rank(const Weir__SweepInfo *info) {
 static void print_head(FILE *file, const Weir__SweepInfo *info) {
   const Weir__SweepTrial *best = info->has_best ? sweep_find_trial(info, info->best) : NULL;
   char values[SWEEP_VALUES_MAX], number[TEXT_NUMBER_SIZE];
-  fprintf(file, "%s: %s%s%s%s%s; %u trial%s, %u running, %u failed\n", info->sweep,
+  fprintf(file, "%s: %s%s%s%s%s; %u trial%s, %u running, %u failed", info->sweep,
           *info->end ? "ended, " : "running", info->end, *info->message ? " (" : "", info->message,
           *info->message ? ")" : "", info->begun, info->begun == 1 ? "" : "s", info->running, info->failed);
+  if (info->earlier > 0)
+    fprintf(file, "; it has learned from %u trial%s of other sweeps", info->earlier,
+            info->earlier == 1 ? "" : "s");
+  fputc('\n', file);
   if (best)
     fprintf(file, "best: trial %u with %s %s: %s\n", best->number, metric_of(info),
             text_number(info->best_value, number), sweep_values_text(best, values));

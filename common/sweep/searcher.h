@@ -33,9 +33,10 @@ struct sweep_observation {
 /* The question for the point of one trial. All is borrowed. */
 struct search {
   const struct space *space;
-  const Weir__SweepSearch *options;             /* settled */
-  uint32_t trial;                               /* its number, from 0 */
-  const struct sweep_observation *observations; /* of trials 0, 1, ... trial - 1, in this order */
+  const Weir__SweepSearch *options; /* settled */
+  uint32_t trial;                   /* its number, from 0 */
+  /* Of other sweeps' trials, if any, then of trials 0, 1, ... trial - 1, in this order. */
+  const struct sweep_observation *observations;
   int n_observations;
 };
 
@@ -43,6 +44,7 @@ struct search {
 struct searcher_def {
   const char *name;
   const struct option_rule *options; /* besides seed; NULL: none */
+  bool learns;                       /* from any trials, those of other sweeps, too */
   /* What ranges do not say, and spaces that the row cannot search; NULL: nothing. Errors: INVALID, naming the
      key or the dimension by its path. */
   int (*check)(const struct space *space, const Weir__SweepSearch *options, struct err *err);

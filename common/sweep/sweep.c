@@ -39,6 +39,7 @@ int sweep_new(const Weir__SweepSpec *spec, const Weir__RunSpec *base, struct swe
     free(sweep);
     return err->code;
   }
+  arena_init(&sweep->arena);
   sweep->spec = message_copy(spec);
   sweep->base = message_copy(base);
   sweep->is_max = strcmp(spec->objective->goal, "max") == 0;
@@ -68,6 +69,7 @@ void sweep_free(struct sweep *sweep) {
   for (int i = 0; i < sweep->n_trials; i++)
     trial_fini(sweep, &sweep->trials[i]);
   free(sweep->trials);
+  arena_fini(&sweep->arena);
   free(sweep->end);
   space_free(sweep->space);
   message_free(sweep->spec);
@@ -216,12 +218,19 @@ static Weir__SweepRecord *record_fork(const struct sweep *sweep, const struct ex
   return record;
 }
 
-/* Of the trials so far; the points are theirs. */
+/* Of the trials so far, behind those of other sweeps; the points are theirs. */
 static struct sweep_observation *observe(const struct sweep *sweep) {
-  struct sweep_observation *all = mem_new((size_t)sweep->n_trials * sizeof *all + 1);
+  struct sweep_observation *all = mem_new((size_t)(sweep->n_earlier + sweep->n_trials) * sizeof *all + 1);
+  for (int i = 0; i < sweep->n_earlier; i++) {
+    const struct sweep_earlier *earlier = &sweep->earlier[i];
+    all[i] = (struct sweep_observation){.point = earlier->point,
+                                        .state = earlier->has_failed ? SWEEP_FAILED : SWEEP_DONE,
+                                        .results = earlier->results,
+                                        .n_results = earlier->n_results};
+  }
   for (int i = 0; i < sweep->n_trials; i++) {
     const struct sweep_trial *trial = &sweep->trials[i];
-    all[i] = (struct sweep_observation){
+    all[sweep->n_earlier + i] = (struct sweep_observation){
         .point = trial->point,
         .state = trial->state == SWEEP_TRIAL_FAILED                                           ? SWEEP_FAILED
                  : trial->state == SWEEP_TRIAL_RUNNING || trial->state == SWEEP_TRIAL_WAITING ? SWEEP_PENDING
@@ -241,7 +250,7 @@ static Weir__SweepRecord *suggest(const struct sweep *sweep) {
                           .options = sweep->spec->search,
                           .trial = (uint32_t)sweep->n_trials,
                           .observations = observations,
-                          .n_observations = sweep->n_trials};
+                          .n_observations = sweep->n_earlier + sweep->n_trials};
   Weir__SweepRecord *record = NULL;
   struct err none_left = ERR_NONE;
   if ((size_t)sweep->n_trials < sweep->spec->n_points)

@@ -56,6 +56,14 @@ struct sweep_trial {
   bool known_bad_input;
 };
 
+/* A trial of another sweep, of which this one learns. */
+struct sweep_earlier {
+  double *point;
+  struct sweep_result *results; /* as a trial's, of the rungs that it has */
+  int n_results;
+  bool has_failed;
+};
+
 struct sweep {
   Weir__SweepSpec *spec;
   Weir__RunSpec *base;
@@ -66,6 +74,9 @@ struct sweep {
   int n_rungs;
   struct sweep_trial *trials;
   int n_trials, capacity;
+  struct sweep_earlier *earlier; /* before trial 0 */
+  int n_earlier;
+  struct arena arena; /* of `earlier` */
   int n_running;
   double now;           /* virtual */
   bool is_by_arrival;   /* order: arrival */
@@ -88,6 +99,19 @@ enum sweep_turn {
 
 /* *record, of SWEEP_DECIDED, is freed with message_free. The sweep is not changed. */
 enum sweep_turn sweep_next(const struct sweep *sweep, Weir__SweepRecord **record);
+
+/* A sweep of which another one learns. */
+struct sweep_other {
+  const char *id;
+  const struct sweep *sweep;
+};
+
+/* The first record of a sweep with `from`: what it learns of others, in their order. It takes trials that are
+   over, have values in this space, the run spec's own for keys that this sweep does not vary, and results at
+   a rung of this sweep; at most 1,000, the last ones. *record is freed with message_free. Errors: INVALID,
+   "from: ...", where another has another objective, or no trial to take. */
+int sweep_learn(const struct sweep *sweep, const struct sweep_other *others, int n,
+                Weir__SweepRecord **record, struct err *err);
 
 /* The log's next record. Errors: CORRUPT for one that cannot follow on those before; the sweep is as it was.
  */

@@ -12,6 +12,7 @@ static int apply_result(struct sweep *sweep, const Weir__SweepResult *result, st
 static int apply_stop(struct sweep *sweep, const Weir__SweepTrialStop *stop, struct err *err);
 static int apply_fork(struct sweep *sweep, const Weir__SweepFork *fork, struct err *err);
 static void apply_end(struct sweep *sweep, const Weir__SweepEnd *end);
+static int apply_earlier(struct sweep *sweep, const Weir__SweepEarlier *earlier, struct err *err);
 static int apply_extension(struct sweep *sweep, const Weir__SweepExtension *extension, struct err *err);
 
 int sweep_apply(struct sweep *sweep, const Weir__SweepRecord *record, struct err *err) {
@@ -19,6 +20,8 @@ int sweep_apply(struct sweep *sweep, const Weir__SweepRecord *record, struct err
     apply_extension(sweep, record->extension, err);
   else if (sweep->end)
     err_set(err, ERR_CORRUPT, "the sweep has ended");
+  else if (record->earlier)
+    apply_earlier(sweep, record->earlier, err);
   else if (record->suggestion)
     apply_suggestion(sweep, record->suggestion, err);
   else if (record->promotion)
@@ -61,25 +64,32 @@ struct values {
   size_t n;
 };
 
-static int read_values(struct sweep *sweep, const struct values *values, struct sweep_trial *trial,
-                       struct err *err) {
-  const struct space *space = sweep->space;
+static int read_point(const struct space *space, const struct values *values, double *point,
+                      struct err *err) {
   for (int i = 0; i < space->n; i++)
-    trial->point[i] = NAN;
+    point[i] = NAN;
   for (size_t i = 0; i < values->n; i++) {
     const Weir__SweepValue *value = values->values[i];
     int at = value->path ? space_find(space, value->path) : -1;
-    if (at < 0 || !value->value || trial->values[at])
+    if (at < 0 || !value->value || !isnan(point[at]))
       return err_set(err, ERR_CORRUPT, "a value of no dimension of the space, or of one twice");
-    trial->values[at] = mem_strdup(value->value);
-    if (space_position(&space->dimensions[at], value->value, &trial->point[at], err)) {
+    if (space_position(&space->dimensions[at], value->value, &point[at], err)) {
       err->code = ERR_CORRUPT;
       return err->code;
     }
   }
-  return space_holds(space, trial->point)
+  return space_holds(space, point)
              ? 0
              : err_set(err, ERR_CORRUPT, "a value is missing, or of a dimension that is not active");
+}
+
+static int read_values(const struct space *space, const struct values *values, struct sweep_trial *trial,
+                       struct err *err) {
+  if (read_point(space, values, trial->point, err))
+    return err->code;
+  for (size_t i = 0; i < values->n; i++)
+    trial->values[space_find(space, values->values[i]->path)] = mem_strdup(values->values[i]->value);
+  return 0;
 }
 
 /* Samples of a step, or, where there are no rungs, of all steps; by epochs they are counted in passes over
@@ -115,10 +125,8 @@ static struct sweep_trial *trial_new(struct sweep *sweep, uint32_t number, const
                                 .results = mem_new((size_t)sweep->n_rungs * sizeof *trial->results),
                                 .parent = -1,
                                 .replaced = -1};
-  if (read_values(sweep, values, trial, err) == 0)
+  if (read_values(sweep->space, values, trial, err) == 0)
     return trial;
-  for (size_t i = 0; i < n; i++)
-    free(trial->values[i]);
   free(trial->values);
   free(trial->point);
   free(trial->results);
@@ -138,6 +146,40 @@ static int apply_suggestion(struct sweep *sweep, const Weir__SweepSuggestion *su
     return err->code;
   trial_begin(sweep, trial);
   return 0;
+}
+
+static int read_earlier(const struct sweep *sweep, const Weir__SweepEarlierTrial *from,
+                        struct sweep_earlier *to, struct err *err) {
+  const struct values values = {from->values, from->n_values};
+  int rung = -1;
+  if (read_point(sweep->space, &values, to->point, err))
+    return err->code;
+  for (size_t i = 0; i < from->n_results; i++) {
+    const Weir__SweepEarlierResult *result = from->results[i];
+    double value = result->value ? strtod(result->value, NULL) : NAN;
+    if (result->rung >= (uint32_t)sweep->n_rungs || (int)result->rung <= rung || !isfinite(value))
+      return err_set(err, ERR_CORRUPT, "a result of another sweep's trial is none of this one");
+    rung = (int)result->rung;
+    to->results[to->n_results++] =
+        (struct sweep_result){.steps = sweep->rungs[rung], .value = sweep->is_max ? -value : value};
+  }
+  to->has_failed = from->failed;
+  return 0;
+}
+
+static int apply_earlier(struct sweep *sweep, const Weir__SweepEarlier *earlier, struct err *err) {
+  if (sweep->n_records > 0)
+    return err_set(err, ERR_CORRUPT, "trials of other sweeps come behind its own");
+  sweep->earlier = arena_new(&sweep->arena, earlier->n_trials * sizeof *sweep->earlier + 1);
+  for (size_t i = 0; i < earlier->n_trials && !err->code; i++) {
+    struct sweep_earlier *to = &sweep->earlier[i];
+    *to = (struct sweep_earlier){
+        .point = arena_new(&sweep->arena, (size_t)sweep->space->n * sizeof *to->point),
+        .results = arena_new(&sweep->arena, earlier->trials[i]->n_results * sizeof *to->results + 1)};
+    read_earlier(sweep, earlier->trials[i], to, err);
+  }
+  sweep->n_earlier = err->code ? 0 : (int)earlier->n_trials;
+  return err->code;
 }
 
 /* The trial of a record, which is to be in that state. NULL: it is not, and err is set. */

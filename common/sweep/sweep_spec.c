@@ -15,7 +15,7 @@
 #include "common/sweep/searcher.h"
 #include "model/metrics/metric.h"
 
-enum { NAME_LENGTH_MAX = 30, POINTS_MAX = 1000 };
+enum { NAME_LENGTH_MAX = 30, POINTS_MAX = 1000, FROM_MAX = 16 };
 
 /* Values of a dimension, tried in the run spec. */
 struct attempt {
@@ -116,9 +116,6 @@ int sweep_spec_check(Weir__SweepSpec *spec, struct err *err) {
 
 /* What users of other programs may look for. */
 static int check_not_there(const Weir__SweepSpec *spec, struct err *err) {
-  if (spec->n_from > 0)
-    return err_set(err, ERR_INVALID,
-                   "from: a sweep does not learn from trials of others: give it their best values as points");
   if (spec->repeats != 1)
     return err_set(err, ERR_INVALID,
                    "repeats: a trial is one run: have train.seed in the space, or train best.yaml with other "
@@ -169,6 +166,24 @@ static int check_budget(const Weir__SweepSpec *spec, struct err *err) {
   return 0;
 }
 
+static int check_from(const Weir__SweepSpec *spec, struct err *err) {
+  if (spec->n_from > FROM_MAX)
+    return err_set(err, ERR_INVALID, "from: %zu sweeps; at most %d", spec->n_from, FROM_MAX);
+  if (spec->n_from > 0 && !searcher_find(spec->search->name)->learns)
+    return err_set(
+        err, ERR_INVALID,
+        "from: the searcher '%s' does not learn of other sweeps' trials; grid, tpe, bohb and gp do",
+        spec->search->name);
+  for (size_t i = 0; i < spec->n_from; i++) {
+    if (!*spec->from[i])
+      return err_set(err, ERR_INVALID, "from: a sweep is to be named by its id");
+    for (size_t other = 0; other < i; other++)
+      if (strcmp(spec->from[i], spec->from[other]) == 0)
+        return err_set(err, ERR_INVALID, "from: '%.60s' is there twice", spec->from[i]);
+  }
+  return 0;
+}
+
 static int check_points(const Weir__SweepSpec *spec, const struct space *space, struct err *err) {
   double *point = mem_new((size_t)space->n * sizeof *point);
   if (spec->n_points > POINTS_MAX)
@@ -197,8 +212,8 @@ static int check_space(Weir__SweepSpec *spec, struct err *err) {
              (strcmp(path, "train.steps") == 0 || strcmp(path, "train.epochs") == 0))
       err_set(err, ERR_INVALID, "space.%s: a trial ends at the last of schedule.rungs", path);
   }
-  if (!err->code && searcher_settle(spec->search, space, err) == 0)
-    check_points(spec, space, err);
+  if (!err->code && searcher_settle(spec->search, space, err) == 0 && check_points(spec, space, err) == 0)
+    check_from(spec, err);
   space_free(space);
   return err->code;
 }

@@ -160,4 +160,4 @@ static int bohb_suggest(const struct search *search, double *point, struct err *
 }
 
 const struct searcher_def searcher_bohb = {
-    .name = "bohb", .options = bohb_options, .check = bohb_check, .suggest = bohb_suggest};
+    .name = "bohb", .learns = true, .options = bohb_options, .check = bohb_check, .suggest = bohb_suggest};

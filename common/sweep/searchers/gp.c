@@ -335,4 +335,5 @@ static int gp_suggest(const struct search *search, double *point, struct err *er
   return 0;
 }
 
-const struct searcher_def searcher_gp = {.name = "gp", .options = gp_options, .suggest = gp_suggest};
+const struct searcher_def searcher_gp = {
+    .name = "gp", .learns = true, .options = gp_options, .suggest = gp_suggest};

@@ -88,4 +88,5 @@ static int grid_suggest(const struct search *search, double *point, struct err *
   return is_left ? 0 : err_set(err, ERR_NOT_FOUND, "the grid has no more points");
 }
 
-const struct searcher_def searcher_grid = {.name = "grid", .check = grid_check, .suggest = grid_suggest};
+const struct searcher_def searcher_grid = {
+    .name = "grid", .learns = true, .check = grid_check, .suggest = grid_suggest};

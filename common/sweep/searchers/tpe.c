@@ -221,4 +221,4 @@ static int tpe_suggest(const struct search *search, double *point, struct err *e
 }
 
 const struct searcher_def searcher_tpe = {
-    .name = "tpe", .options = tpe_options, .check = tpe_check, .suggest = tpe_suggest};
+    .name = "tpe", .learns = true, .options = tpe_options, .check = tpe_check, .suggest = tpe_suggest};

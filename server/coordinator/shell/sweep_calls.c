@@ -10,9 +10,8 @@
 /* Of the trials, and of the records, of one reply, but for the last of each. */
 enum { REPLY_BYTES = 256 * 1024 };
 
-/* Finds the sweep that a request names by its id or a unique prefix, or fails the call. NULL: failed. */
-static struct shell_sweep *find_sweep(struct coordinator_service *shell, struct rpc_call *call,
-                                      const char *prefix) {
+struct shell_sweep *shell_match_sweep(struct coordinator_service *shell, const char *prefix,
+                                      struct err *err) {
   struct shell_sweep *found = NULL;
   char matches[512] = "";
   int n = 0;
@@ -29,12 +28,22 @@ static struct shell_sweep *find_sweep(struct coordinator_service *shell, struct 
   if (n == 1 && *prefix)
     return found;
   if (!*prefix)
-    rpc_call_fail(call, ERR_INVALID, "no sweep is named");
+    err_set(err, ERR_INVALID, "no sweep is named");
   else if (n == 0)
-    rpc_call_fail(call, ERR_NOT_FOUND, "no sweep '%.100s'", prefix);
+    err_set(err, ERR_NOT_FOUND, "no sweep '%.100s'", prefix);
   else
-    rpc_call_fail(call, ERR_INVALID, "sweep '%.100s' is ambiguous: it may be %s", prefix, matches);
+    err_set(err, ERR_INVALID, "sweep '%.100s' is ambiguous: it may be %s", prefix, matches);
   return NULL;
+}
+
+/* The sweep that a request names, or fails the call. NULL: failed. */
+static struct shell_sweep *find_sweep(struct coordinator_service *shell, struct rpc_call *call,
+                                      const char *prefix) {
+  struct err err = ERR_NONE;
+  struct shell_sweep *found = shell_match_sweep(shell, prefix, &err);
+  if (!found)
+    rpc_call_finish(call, &err);
+  return found;
 }
 
 static Weir__SweepTrial *trial_info(const struct shell_sweep *sweep, const struct sweep_trial *trial,
@@ -88,6 +97,7 @@ static void info_fill(const struct shell_sweep *of, struct arena *arena, Weir__S
   }
   info->begun = (uint32_t)sweep->n_trials;
   info->running = (uint32_t)sweep->n_running;
+  info->earlier = (uint32_t)sweep->n_earlier;
   for (int i = 0; i < sweep->n_trials; i++)
     info->failed += sweep->trials[i].state == SWEEP_TRIAL_FAILED;
   info->log_records = (uint64_t)of->n_written;

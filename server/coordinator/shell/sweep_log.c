@@ -31,6 +31,7 @@ static void save_run(struct task *task);
 static int write_head(struct sweep_save *save);
 static int delete_head(struct sweep_save *save);
 static int write_kind(struct sweep_save *save);
+static int delete_records(struct sweep_save *save);
 static int write_records(struct sweep_save *save);
 static void save_done(struct task *task);
 static int read_sweep(struct store *store, const char *name, struct shell_sweep **out, struct err *err);
@@ -99,11 +100,12 @@ void shell_sweep_save(struct coordinator_service *shell, struct shell_sweep *swe
   task_post(shell->jobs, &save->task); /* one a sweep */
 }
 
+/* The head last: a sweep that is there has all that it began with. */
 static void save_run(struct task *task) {
   struct sweep_save *save = TASK_OWNER(task, struct sweep_save, task);
   if (shell_may_write(save->shell, &save->err) &&
-      (save->deletes ? delete_head(save)
-                     : (save->writes_head && write_head(save)) || write_kind(save) || write_records(save)))
+      (save->deletes ? delete_records(save) || delete_head(save)
+                     : write_kind(save) || write_records(save) || (save->writes_head && write_head(save))))
     shell_note_failure(save->shell, &save->err);
   save->task.run = save_done;
   task_post(save->shell->event_loop, &save->task);
@@ -152,6 +154,18 @@ static int write_kind(struct sweep_save *save) {
   char term[LEASE_TERM_SIZE];
   struct store_record guard = lease_guard(shell->term, term);
   return save->kind ? sweep_kind_write(shell->store, save->sweep->id, save->kind, &guard, &save->err) : 0;
+}
+
+static int delete_records(struct sweep_save *save) {
+  struct coordinator_service *shell = save->shell;
+  char term[LEASE_TERM_SIZE];
+  struct store_record guard = lease_guard(shell->term, term);
+  for (int i = 0; i < save->n && !save->err.code; i++) {
+    char *name = mem_printf("sweeps/%s/log/%020d", save->sweep->id, save->first + i);
+    store_delete_record(shell->store, name, &guard, &save->err);
+    free(name);
+  }
+  return save->err.code;
 }
 
 static int write_records(struct sweep_save *save) {
@@ -238,7 +252,9 @@ static int read_sweep(struct store *store, const char *name, struct shell_sweep 
   (*out)->is_head_written = true;
   if (read_log(store, *out, err) == 0 && sweep_kind_read(store, (*out)->id, &kind, err) == 0) {
     sweep_kind_open(*out, kind);
-    return 0;
+    if (head->spec->n_from == 0 || (*out)->n_log > 0)
+      return 0;
+    err_set(err, ERR_CORRUPT, "store: the log of sweep %s lacks what it began with", (*out)->id);
   }
   sweeps_free(*out);
   *out = NULL;

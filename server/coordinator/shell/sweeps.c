@@ -41,14 +41,55 @@ char *sweep_run_id(const struct shell_sweep *sweep, uint32_t trial) {
   return mem_printf("%s-%04" PRIu32, sweep->id, trial);
 }
 
+static void record_take(struct shell_sweep *sweep, Weir__SweepRecord *record) {
+  struct err err = ERR_NONE;
+  CHECK(sweep_apply(sweep->sweep, record, &err) == 0);
+  sweep_add(sweep, record);
+}
+
+/* The whole ids of the sweeps that a spec names. */
+static int find_others(struct coordinator_service *shell, Weir__SweepSpec *spec, struct err *err) {
+  for (size_t i = 0; i < spec->n_from; i++) {
+    const struct shell_sweep *other = shell_match_sweep(shell, spec->from[i], err);
+    if (!other) {
+      err->code = ERR_INVALID; /* in the spec */
+      return err_prefix(err, "from");
+    }
+    free(spec->from[i]);
+    spec->from[i] = mem_strdup(other->id);
+    for (size_t before = 0; before < i; before++)
+      if (strcmp(spec->from[before], other->id) == 0)
+        return err_set(err, ERR_INVALID, "from: '%s' is there twice", other->id);
+  }
+  return 0;
+}
+
+/* Of the sweeps that its spec names. */
+static int learn(struct coordinator_service *shell, struct shell_sweep *sweep, struct err *err) {
+  const Weir__SweepSpec *spec = sweep->head->spec;
+  struct sweep_other *others = mem_new(spec->n_from * sizeof *others + 1);
+  Weir__SweepRecord *record = NULL;
+  for (size_t i = 0; i < spec->n_from; i++)
+    others[i] = (struct sweep_other){spec->from[i], shell_find_sweep(shell, spec->from[i])->sweep};
+  if (spec->n_from > 0 && sweep_learn(sweep->sweep, others, (int)spec->n_from, &record, err) == 0)
+    record_take(sweep, record);
+  free(others);
+  return err->code;
+}
+
 void shell_sweep_begin(struct coordinator_service *shell, struct rpc_call *call, const Weir__SweepHead *head,
                        struct run_model *model) {
   Weir__SweepHead *copy = message_copy(head);
   struct shell_sweep *sweep;
   struct err err = ERR_NONE;
-  if (sweep_open(copy, &sweep, &err)) {
+  if (find_others(shell, copy->spec, &err) || sweep_open(copy, &sweep, &err)) {
     rpc_call_finish(call, &err);
     message_free(copy);
+    return;
+  }
+  if (learn(shell, sweep, &err)) {
+    rpc_call_finish(call, &err);
+    sweeps_free(sweep);
     return;
   }
   sweep_kind_open(sweep, NULL);
@@ -245,12 +286,6 @@ static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *tri
     return;
   }
   shell_sweep_tell(sweep, trial, &outcome);
-}
-
-static void record_take(struct shell_sweep *sweep, Weir__SweepRecord *record) {
-  struct err err = ERR_NONE;
-  CHECK(sweep_apply(sweep->sweep, record, &err) == 0);
-  sweep_add(sweep, record);
 }
 
 int shell_sweep_extend(struct coordinator_service *shell, struct shell_sweep *sweep,

@@ -45,6 +45,8 @@ struct shell_sweep {
 
 /* sweeps.c */
 struct shell_sweep *shell_find_sweep(struct coordinator_service *shell, const char *id); /* NULL: none */
+/* The one that an id or a unique prefix of one names. NULL: none, and err says so, NOT_FOUND or INVALID. */
+struct shell_sweep *shell_match_sweep(struct coordinator_service *shell, const char *prefix, struct err *err);
 char *sweep_run_id(const struct shell_sweep *sweep, uint32_t trial); /* freed by the caller */
 /* A new sweep, whose call is answered when the store has it. head is copied; its specs were checked. */
 void shell_sweep_begin(struct coordinator_service *shell, struct rpc_call *call, const Weir__SweepHead *head,

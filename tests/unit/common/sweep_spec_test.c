@@ -57,12 +57,26 @@ static void what_a_spec_says_wrongly_is_named_by_key(void **state) {
   assert_refused("constraint={metric: loss, min: 2, max: 1}", "constraint.min: ");
   assert_refused("objective={metric: acuracy}", "objective.metric: 'acuracy'");
   assert_refused("objective={goal: best}", "objective.goal: ");
-  assert_refused("from=[search-012345]", "from: ");
+  assert_refused("from=[search-012345]", "from: the searcher 'random' does not learn");
   assert_refused("repeats=3", "repeats: a trial is one run");
   assert_refused("schedule.unit=epochs", "schedule.unit: rungs are steps");
   assert_refused("points=[{train.batch: 32}]", "points[0]");
   assert_refused("points=[{train.batch: 32, train.optimizer.lr: 7}]", "points[0]");
   assert_refused("points=[{a.b: 32}]", "points[0]: the space has no 'a.b'");
+}
+
+static void what_a_spec_says_wrongly_of_other_sweeps_is_named(void **state) {
+  const char *settings[] = {"search={name: tpe}", NULL};
+  static const char *const wrong[][2] = {{"from=['']", "from: a sweep is to be named"},
+                                         {"from=[a, b, a]", "from: 'a' is there twice"},
+                                         {"from=[a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q]", "from: 17 sweeps"}};
+  struct err err;
+  (void)state;
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    settings[1] = wrong[i][0];
+    assert_null(sweep_spec_of(sweep_asha_text, settings, 2, &err));
+    assert_non_null(strstr(err.text, wrong[i][1]));
+  }
 }
 
 static void assert_pbt_refused(const char *setting, const char *expected) {
@@ -224,6 +238,7 @@ static void errors_name_the_line(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_a_spec_says_wrongly_is_named_by_key),
+      cmocka_unit_test(what_a_spec_says_wrongly_of_other_sweeps_is_named),
       cmocka_unit_test(what_a_fork_cannot_have_is_refused_in_a_population),
       cmocka_unit_test(what_a_population_says_wrongly_is_named_by_key),
       cmocka_unit_test(an_interval_has_a_rung_at_each_multiple_and_at_the_end),

@@ -150,6 +150,29 @@ static void a_sweep_whose_client_was_refused_leaves_nothing(void **state) {
   message_free(sweep);
 }
 
+/* No trial is over, as there is no worker. */
+static void a_sweep_that_learns_nothing_of_another_leaves_nothing(void **state) {
+  static const char *const settings[][2] = {{"search={name: tpe}", "from=[search]"},
+                                            {"search={name: tpe}", "from=[nobody]"}};
+  static const char *const expected[] = {"has no trial that is over", "from: no sweep 'nobody'"};
+  struct service_fixture *f = *state;
+  char *id;
+  prepare(f);
+  id = search(f, tries_text, NULL, 0);
+  AWAIT(count_records(f) == 2 + 3);
+  for (int i = 0; i < 2; i++) {
+    struct err err;
+    Weir__SweepSpec *sweep = sweep_spec_of(tries_text, settings[i], 2, &err);
+    assert_null(try_to_search(f, sweep, &err));
+    assert_int_equal(err.code, ERR_INVALID);
+    assert_non_null(strstr(err.text, expected[i]));
+    message_free(sweep);
+  }
+  assert_int_equal(count_sweeps(f), 1);
+  assert_int_equal(count_records(f), 2 + 3);
+  free(id);
+}
+
 /* 200 trials of three values of thousands of letters each. */
 static void a_long_sweep_is_told_in_pages(void **state) {
   static const char *const paths[] = {"data.root", "data.train.images", "data.train.labels"};
@@ -327,6 +350,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(trials_are_runs_once_the_log_is_stored_and_a_successor_has_them),
       TEST(a_sweep_whose_client_was_refused_leaves_nothing),
+      TEST(a_sweep_that_learns_nothing_of_another_leaves_nothing),
       TEST(a_long_sweep_is_told_in_pages),
       TEST(the_store_keeps_the_kind_of_what_computes_a_sweep),
       TEST(a_coordinator_whose_libm_computes_otherwise_suggests_nothing),

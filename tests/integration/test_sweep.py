@@ -34,11 +34,11 @@ def write_sweep(folder, schedule=ASHA, trials=6, metric="accuracy", more=""):
 
 
 class Sweep:
-    """A sweep on a cluster."""
+    """A sweep on a cluster. known: the id of one that is there already."""
 
-    def __init__(self, cluster, path, *settings):
+    def __init__(self, cluster, path, *settings, known=None):
         self.cluster = cluster
-        self.id = self.ask(path, *settings).stdout.strip()
+        self.id = known or self.ask(path, *settings).stdout.strip()
         assert re.fullmatch("search-[0-9a-f]{6}", self.id), self.id
 
     def ask(self, *arguments, **options):

@@ -271,8 +271,7 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
   info->parent_step = run->origin.step;
   info->base_to_come = run->origin.is_to_come;
   info->hold = coordinator_run_hold(run) == UINT64_MAX ? 0 : coordinator_run_hold(run);
-  if (run->spec->train->early_stopping)
-    info->patience = (Weir__Patience *)&run->patience;
+  info->patience = run->spec->train->early_stopping ? (Weir__Patience *)&run->patience : NULL;
   info->weights_sha256 = (char *)run->weights_sha256;
   info->submitted_unix_ms = run->submitted_unix_ms;
   info->finished_unix_ms = run->is_stop_awaited ? 0 : run->finished_unix_ms;

@@ -1,7 +1,8 @@
 """Runs that take turns on a worker: how long a hand-over takes, what the turns cost beside one run alone, and how evenly the
-time is shared. Runs beside each other on a worker, each with some of its executors: what they compute together. And how long a
-run takes from its submission to its first step, where the worker has its program and data loaded for another run, where it has
-not, beside a run of lower priority, and beside one that goes on."""
+time is shared. Runs beside each other on a worker, each with some of its executors: how evenly these are shared, and what they
+compute together. And how long a run takes from its submission to its first step, where the worker has its program and data
+loaded for another run, where it has not, beside a run of lower priority, and beside one that goes on."""
+import collections
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ from harness import Cluster, Folder, Process, program, read_metrics, wait_for, w
 IS_QUICK = bool(os.environ.get("WEIR_BENCH_QUICK"))
 SHARED_SECONDS, ALONE_SECONDS, STARTS = (40, 4, 2) if IS_QUICK else (60, 15, 9)
 WEIGHTS = (1, 3)
-SEAT_THREADS, SEAT_SECONDS = 4, 4 if IS_QUICK else 30
+SEAT_THREADS, SEAT_SECONDS, SETTLE_SECONDS = 4, 4 if IS_QUICK else 30, 3
 FOR_EVER = 10000000  # steps
 MODEL = ("lenet", "--channels", "32,64", "--hidden", "128", "--batch-norm", "--seed", "1")
 
@@ -94,6 +95,44 @@ def share(folder, spec, weights):
     return gaps[1:], shared / alone, 1 - of_first / busy  # the first one loads the second run
 
 
+def executor_seconds(timeline, begin, end):
+    """{run: seconds of its executors within that time}, by the worker's timeline: what executors computed, not what was dealt
+    to them. Runs are numbered in the order in which they are loaded."""
+    with open(timeline, encoding="utf-8") as file:
+        events = json.load(file)
+    names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    seconds = collections.Counter()
+    for event in events:
+        name = names.get(event.get("tid"), "")
+        if event.get("cat") != "train" or not name.startswith("executor "):
+            continue
+        run = int(name.split("(run ")[1].rstrip(")")) if "(run " in name else 1
+        seconds[run] += max(0, min(end, (event["ts"] + event["dur"]) / 1e6) - max(begin, event["ts"] / 1e6))
+    return seconds
+
+
+def seats(folder, spec, weights):
+    """Two runs beside each other on a worker of several threads, by their weights: the second's parts of the executor-seconds and
+    of the steps."""
+    timeline = folder.file("timeline.json", "")
+    with new_cluster(folder, 0) as cluster:
+        worker = cluster.add_worker(SEAT_THREADS, options=("--trace", timeline))
+        runs = []
+        for name, weight in zip(("first", "second"), weights):
+            runs.append(Run(folder, cluster, spec, name, f"workers.weight={weight}"))
+            wait_for(runs[-1].step, "steps")
+        time.sleep(SETTLE_SECONDS)  # executors are dealt anew when the second has loaded
+        steps, begin = [run.step() for run in runs], time.monotonic()
+        time.sleep(SHARED_SECONDS)
+        steps, end = [run.step() - step for run, step in zip(runs, steps)], time.monotonic()
+        for run in runs:
+            run.end()
+        worker.send(signal.SIGTERM)
+        worker.wait()
+    seconds = executor_seconds(timeline, begin, end)
+    return seconds[2] / (seconds[1] + seconds[2]), steps[1] / sum(steps), seconds[1] + seconds[2]
+
+
 def beside(folder, spec, microbatches):
     """Two runs of so many microbatches beside each other on a worker of several threads: their steps a second together by one's
     alone. Turns would make it 1 at most."""
@@ -171,6 +210,13 @@ def main():
             print(f"  weights {weights[0]} and {weights[1]}: {len(gaps)} hand-overs, median {1000 * statistics.median(gaps):.0f} ms "
                   f"(most {1000 * max(gaps):.0f}); steps a second of both by one's alone {cost:.2f}; the second has "
                   f"{100 * part:.1f} % of the time (by weight {100 * weights[1] / sum(weights):.0f} %)", flush=True)
+        for weights in ((1, 1), WEIGHTS):
+            part, of_steps, seconds = seats(folder, spec, weights)
+            wanted = weights[1] / sum(weights)
+            print(f"  two runs of weights {weights[0]} and {weights[1]} beside each other on a worker of {SEAT_THREADS} threads, "
+                  f"{SHARED_SECONDS} s: the second has {100 * part:.1f} % of {seconds:.0f} executor-seconds, "
+                  f"{100 * abs(part / wanted - 1):.1f} % off its {100 * wanted:.0f} %, and {100 * of_steps:.1f} % of the steps",
+                  flush=True)
         for microbatches in (2, 8):
             print(f"  two runs of {microbatches} microbatches beside each other on a worker of {SEAT_THREADS} threads, {SEAT_SECONDS} s: "
                   f"steps a second of both by one's alone {beside(folder, spec, microbatches):.2f}", flush=True)

@@ -14,6 +14,8 @@ void coordinator_weigh_claims(struct coordinator *coordinator);
 /* weighed.c */
 /* Whether what claims are weighed by is not as it was when this was last asked. */
 bool coordinator_claims_changed(struct coordinator *coordinator);
+/* Whether the run's part of that has. */
+bool coordinator_claim_changed(const struct run *run);
 
 /* claims.c */
 /* The run loads with the workers that are reserved for it; one that is queued, when they are enough. */

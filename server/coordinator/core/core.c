@@ -72,7 +72,11 @@ void coordinator_step(struct coordinator *coordinator, const struct coordinator_
   coordinator->now_ms = now_ms;
   coordinator->actions = actions;
   take_event(coordinator, event);
-  coordinator->is_weigh_due |= event->kind != EVENT_TICK && !is_report(event);
+  if (is_heartbeat(event))
+    coordinator->has_beats = true;
+  else
+    coordinator->is_weigh_due |= event->kind == EVENT_TICK ? coordinator->has_beats : !is_report(event);
+  coordinator->has_beats &= event->kind != EVENT_TICK;
   if (!coordinator->is_deposed && !is_heartbeat(event))
     coordinator_settle(coordinator, is_report(event) ? event->message->step->run : NULL);
   coordinator->actions = NULL;

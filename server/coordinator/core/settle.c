@@ -41,6 +41,12 @@ static bool is_live(const struct run *run) {
   return run->state == WEIR__RUN_STATE__LOADING || coordinator_has_blocks(run);
 }
 
+/* A report is of one run. What heartbeats have told of others waits for the next tick. */
+static bool have_claims_changed(struct coordinator *coordinator, const char *reported,
+                                const struct run *only) {
+  return (!reported || (only && coordinator_claim_changed(only))) && coordinator_claims_changed(coordinator);
+}
+
 void coordinator_settle(struct coordinator *coordinator, const char *reported) {
   const struct run *only = reported ? coordinator_run(coordinator, reported) : NULL;
   bool has_weighed;
@@ -54,7 +60,7 @@ void coordinator_settle(struct coordinator *coordinator, const char *reported) {
     }
   if (coordinator->is_weigh_due)
     coordinator_spill_when_needed(coordinator);
-  has_weighed = coordinator_claims_changed(coordinator) || coordinator->is_weigh_due ||
+  has_weighed = have_claims_changed(coordinator, reported, only) || coordinator->is_weigh_due ||
                 (only && turn_is_over(&only->turn, coordinator->now_ms));
   if (has_weighed) {
     coordinator_weigh_claims(coordinator);

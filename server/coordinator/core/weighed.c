@@ -22,7 +22,7 @@ static uint64_t bit(bool is_set, int at) {
 
 static uint64_t state_of(const struct coordinator *coordinator, const struct member *member) {
   bool is_worker = member->role == WEIR__ROLE__WORKER;
-  uint64_t bits = (uint64_t)member->state | bit(is_worker, STATE_BITS);
+  uint64_t bits = (uint64_t)member->state | bit(is_worker, STATE_BITS) | (uint64_t)member->n_seats << 32;
   if (is_worker)
     return bits;
   return bits | bit(coordinator_may_own_blocks(coordinator, member, false), STATE_BITS + 1) |
@@ -50,26 +50,32 @@ static bool put(struct weighed *weighed, uint64_t word) {
 
 bool coordinator_claims_changed(struct coordinator *coordinator) {
   struct weighed *weighed = &coordinator->weighed;
-  int n = coordinator->n_members * MEMBER_WORDS + coordinator->n_runs * RUN_WORDS;
-  bool has_changed = n != weighed->n;
-  if (n > weighed->capacity) {
-    weighed->words = mem_resize(weighed->words, (size_t)n * sizeof *weighed->words);
-    memset(weighed->words + weighed->capacity, 0, (size_t)(n - weighed->capacity) * sizeof *weighed->words);
-    weighed->capacity = n;
+  int most = coordinator->n_members * MEMBER_WORDS + coordinator->n_runs * RUN_WORDS, n = weighed->n;
+  bool has_changed = false;
+  if (most > weighed->capacity) {
+    weighed->words = mem_resize(weighed->words, (size_t)most * sizeof *weighed->words);
+    memset(weighed->words + weighed->capacity, 0,
+           (size_t)(most - weighed->capacity) * sizeof *weighed->words);
+    weighed->capacity = most;
   }
   weighed->n = 0;
   for (int i = 0; i < coordinator->n_members; i++) {
     const struct member *member = coordinator->members[i];
     has_changed |= put(weighed, member->key) | put(weighed, state_of(coordinator, member));
-    for (int at = 0; at < SEATS_MAX; at++) {
-      const struct seat *seat = at < member->n_seats ? member->seats[at] : NULL;
-      has_changed |= put(weighed, seat ? (uint64_t)(uintptr_t)seat->run : 0) |
-                     put(weighed, seat ? state_of_seat(coordinator, seat) : 0);
+    for (int at = 0; at < member->n_seats; at++) {
+      const struct seat *seat = member->seats[at];
+      has_changed |=
+          put(weighed, (uint64_t)(uintptr_t)seat->run) | put(weighed, state_of_seat(coordinator, seat));
     }
   }
   for (int i = 0; i < coordinator->n_runs; i++) {
-    const struct run *run = coordinator->runs[i];
-    has_changed |= put(weighed, (uint64_t)(uintptr_t)run) | put(weighed, state_of_run(run));
+    struct run *run = coordinator->runs[i];
+    run->weighed = state_of_run(run);
+    has_changed |= put(weighed, (uint64_t)(uintptr_t)run) | put(weighed, run->weighed);
   }
-  return has_changed;
+  return has_changed || n != weighed->n;
+}
+
+bool coordinator_claim_changed(const struct run *run) {
+  return run->weighed != state_of_run(run);
 }

@@ -130,6 +130,7 @@ struct run {
   struct seat **seats; /* its workers' parts in it, in their joining order */
   int n_seats, seats_capacity;
   struct claim claim;
+  uint64_t weighed; /* its state when it was last looked at whether claims have changed */
   struct turn turn;
   uint64_t uncut_step; /* before it has completed this version no worker with work is taken from it again */
   struct reissue *reissue; /* what is computed elsewhere, too; NULL: nothing */

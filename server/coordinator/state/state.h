@@ -48,6 +48,7 @@ struct coordinator {
 
   struct weighed weighed;
   bool is_weigh_due; /* claims are weighed whether or not what they are weighed by has changed */
+  bool has_beats;    /* there were heartbeats since the last tick */
   int n_said;        /* runs that were given another message, though they run, in this step */
   int unexplained;   /* so many runs that wait are yet to be told what they wait for, */
   int explained;     /* this one first: its place in `runs` */

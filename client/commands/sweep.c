@@ -9,6 +9,7 @@
 #include "client/cluster/stop.h"
 #include "client/commands/sweep.h"
 #include "client/sweeps/sweep_follow.h"
+#include "client/sweeps/sweep_objectives.h"
 #include "client/sweeps/sweep_private.h"
 #include "client/sweeps/sweep_table.h"
 #include "client/terminal/output.h"
@@ -103,7 +104,7 @@ int sweep_show(const struct args *args, bool has_records, sweep_shown *shown) {
   return err.code ? command_fail(&err) : EXIT_DONE;
 }
 
-static int show_status(const struct args *args, struct connection *connection, const Weir__SweepInfo *info,
+static int show_status(const struct args *args, struct connection *connection, Weir__SweepInfo *info,
                        struct err *err) {
   (void)connection;
   (void)err;
@@ -162,13 +163,31 @@ static const Weir__SweepTrial *find_best(const Weir__SweepInfo *info, struct err
   return best;
 }
 
-static int show_best(const struct args *args, struct connection *connection, const Weir__SweepInfo *info,
+/* Of several objectives, where none of them is named. */
+static int show_front(const struct args *args, const Weir__SweepInfo *info) {
+  ProtobufCMessage **trials = mem_new(info->n_front * sizeof *trials);
+  size_t n = 0;
+  for (size_t i = 0; i < info->n_trials; i++)
+    if (n < info->n_front && sweep_is_on_front(info, info->trials[i]))
+      trials[n++] = &info->trials[i]->base;
+  if (args_flag(args, "json"))
+    output_json_list(stdout, trials, n);
+  else
+    sweep_print_front(stdout, info);
+  free(trials);
+  return 0;
+}
+
+static int show_best(const struct args *args, struct connection *connection, Weir__SweepInfo *info,
                      struct err *err) {
-  const Weir__SweepTrial *best = find_best(info, err);
+  const char *by = args_text(args, "objective");
+  const Weir__SweepTrial *best = sweep_by_objective(info, by, err) ? NULL : find_best(info, err);
   char number[TEXT_NUMBER_SIZE];
   (void)connection;
   if (!best)
     return err->code;
+  if (info->n_front && !by)
+    return show_front(args, info);
   if (args_flag(args, "json")) {
     output_json(stdout, &best->base);
     return 0;
@@ -189,9 +208,10 @@ static int best_run(const struct args *args) {
   return sweep_show(args, false, show_best);
 }
 
-static int export_best(const struct args *args, struct connection *connection, const Weir__SweepInfo *info,
+static int export_best(const struct args *args, struct connection *connection, Weir__SweepInfo *info,
                        struct err *err) {
-  const Weir__SweepTrial *best = find_best(info, err);
+  const Weir__SweepTrial *best =
+      sweep_by_objective(info, args_text(args, "objective"), err) ? NULL : find_best(info, err);
   Weir__WeightsRequest wanted = WEIR__WEIGHTS_REQUEST__INIT;
   struct download_export export = {.path = args_text(args, "output")};
   const char *dot = export.path ? strrchr(export.path, '.') : NULL;
@@ -235,14 +255,27 @@ static const struct option_def status_options[] = {
     {.name = "csv", .kind = OPTION_FLAG, .help = "a line of CSV for each trial, with all its values."},
     {0}};
 
-static const struct option_def no_json_options[] = {
-    {.name = "json", .kind = OPTION_FLAG, .help = "one JSON object, for programs."}, {0}};
+static const struct option_def best_options[] = {
+    {.name = "objective",
+     .kind = OPTION_TEXT,
+     .value = "METRIC",
+     .help = "of several objectives: the best trial by this one, in place of the front."},
+    {.name = "json",
+     .kind = OPTION_FLAG,
+     .help = "one JSON object, for programs; of a front a list of them."},
+    {0}};
 
 static const struct option_def export_options[] = {{.name = "output",
                                                     .letter = 'o',
                                                     .kind = OPTION_TEXT,
                                                     .value = "FILE.onnx|FILE.safetensors",
                                                     .help = "the file to write."},
+                                                   {.name = "objective",
+                                                    .kind = OPTION_TEXT,
+                                                    .value = "METRIC",
+                                                    .help =
+                                                        "of several objectives: the best trial by this one. "
+                                                        "Default: the first."},
                                                    {0}};
 
 static const struct command_def command_sweep_status = {
@@ -290,8 +323,10 @@ static const struct command_def command_sweep_best = {
     .takes_coordinator = true,
     .description =
         "Prints the best trial's number, its run, its result, and its values of the keys. The best "
-        "trial is the one with the best result among those that have reached the highest rung.",
-    .options = no_json_options,
+        "trial is the one with the best result among those that have reached the highest rung. Of several "
+        "objectives it prints the front: the trials for which no other one there is better in one objective "
+        "and worse in none.",
+    .options = best_options,
     .examples = "weir sweep best lenet-search\n",
     .run = best_run,
 };

@@ -8,7 +8,7 @@
 #include "client/command.h"
 #include "training.pb-c.h"
 
-typedef int sweep_shown(const struct args *args, struct connection *connection, const Weir__SweepInfo *info,
+typedef int sweep_shown(const struct args *args, struct connection *connection, Weir__SweepInfo *info,
                         struct err *err);
 
 /* Asks for the sweep that the command line names, with its log or without, and shows it. Returns the exit

@@ -3,13 +3,16 @@
 
 #include "client/commands/sweep.h"
 #include "client/sweeps/sweep_importance.h"
+#include "client/sweeps/sweep_objectives.h"
 #include "client/terminal/live.h"
 
-static int show_importance(const struct args *args, struct connection *connection,
-                           const Weir__SweepInfo *info, struct err *err) {
+static int show_importance(const struct args *args, struct connection *connection, Weir__SweepInfo *info,
+                           struct err *err) {
   struct sweep_importance importance;
   struct live live;
   (void)connection;
+  if (sweep_by_objective(info, args_text(args, "objective"), err))
+    return err->code;
   live_init(&live, stdout);
   if (sweep_importance_init(&importance, info, (uint64_t)args_count(args, "step"), err) == 0) {
     if (args_flag(args, "json"))
@@ -33,6 +36,10 @@ static const struct option_def importance_options[] = {
      .most = OPTION_COUNT_MAX,
      .help = "the rung at which trials are compared. Default: the last one that at least half of the trials "
              "with results have reached."},
+    {.name = "objective",
+     .kind = OPTION_TEXT,
+     .value = "METRIC",
+     .help = "of several objectives: by this one. Default: the first."},
     {.name = "json", .kind = OPTION_FLAG, .help = "one JSON object, for programs."},
     {0}};
 

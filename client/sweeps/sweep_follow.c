@@ -11,6 +11,7 @@
 #include "client/cluster/stop.h"
 #include "client/files/export.h"
 #include "client/files/output_file.h"
+#include "client/sweeps/sweep_objectives.h"
 #include "client/sweeps/sweep_table.h"
 #include "client/sweeps/sweep_view.h"
 #include "client/terminal/live.h"
@@ -101,10 +102,11 @@ static void move_progress(Weir__SweepInfo *info, Weir__SweepInfo *news) {
 
 /* A line for each result that is not among the first n_told[trial] of its trial. */
 static void tell_results(FILE *file, const Weir__SweepInfo *info, size_t *n_told) {
-  const char *metric = info->spec && info->spec->objective ? info->spec->objective->metric : "value";
   for (size_t i = 0; i < info->n_trials; i++) {
     const Weir__SweepTrial *trial = info->trials[i];
-    char number[TEXT_NUMBER_SIZE], values[SWEEP_VALUES_MAX];
+    char numbers[SWEEP_OBJECTIVES_TEXT_MAX], values[SWEEP_VALUES_MAX];
+    bool is_best =
+        info->n_front ? sweep_is_on_front(info, trial) : info->has_best && info->best == trial->number;
     size_t n = trial->n_results + (*trial->failure != '\0');
     for (; n_told[i] < n; n_told[i]++) {
       bool is_failure = n_told[i] == trial->n_results;
@@ -112,11 +114,14 @@ static void tell_results(FILE *file, const Weir__SweepInfo *info, size_t *n_told
       if (is_failure)
         fprintf(file, "failed: %s", trial->failure);
       else if (info->spec && info->spec->schedule && n_told[i] < info->spec->schedule->n_rungs)
-        fprintf(file, "step %" PRIu64 "  %s %s", info->spec->schedule->rungs[n_told[i]], metric,
-                text_number(trial->results[n_told[i]], number));
+        fprintf(file, "step %" PRIu64 "  %s", info->spec->schedule->rungs[n_told[i]],
+                sweep_objectives_text(info, trial, n_told[i], numbers));
       else
-        fprintf(file, "%s %s", metric, text_number(trial->results[n_told[i]], number));
-      fprintf(file, "%s  %s\n", info->has_best && info->best == trial->number && !is_failure ? "  best" : "",
+        fputs(sweep_objectives_text(info, trial, n_told[i], numbers), file);
+      fprintf(file, "%s  %s\n",
+              !is_best || is_failure ? ""
+              : info->n_front        ? "  front"
+                                     : "  best",
               sweep_values_text(trial, values));
     }
   }
@@ -222,6 +227,20 @@ static void print_value(FILE *line, const char *text) {
 
 /* By hand, for a JSON library writes more digits of a number than it takes to tell it. Freed by the caller.
  */
+/* The values of all objectives, where there are several. */
+static void print_others(FILE *line, const Weir__SweepInfo *info, const Weir__SweepTrial *trial,
+                         size_t rung) {
+  char number[TEXT_NUMBER_SIZE];
+  for (size_t o = 0; o < sweep_objectives(info) && sweep_objectives(info) > 1; o++) {
+    const double *results = sweep_results(trial, o);
+    fputs(o ? "," : ",\"objectives\":{", line);
+    print_value(line, sweep_metric(info, o));
+    fprintf(line, ":%s", results ? text_number(results[rung], number) : "null");
+  }
+  if (sweep_objectives(info) > 1)
+    fputc('}', line);
+}
+
 static char *trial_line(const Weir__SweepInfo *info, const Weir__SweepTrial *trial) {
   const Weir__SweepSchedule *schedule = info->spec ? info->spec->schedule : NULL;
   char *text = NULL, number[TEXT_NUMBER_SIZE];
@@ -244,9 +263,13 @@ static char *trial_line(const Weir__SweepInfo *info, const Weir__SweepTrial *tri
     fprintf(line, "%s{\"rung\":%zu", i ? "," : "", i);
     if (schedule && i < schedule->n_rungs)
       fprintf(line, ",\"steps\":%" PRIu64, schedule->rungs[i]);
-    fprintf(line, ",\"value\":%s}", text_number(trial->results[i], number));
+    fprintf(line, ",\"value\":%s", text_number(trial->results[i], number));
+    print_others(line, info, trial, i);
+    fputc('}', line);
   }
   fputc(']', line);
+  if (sweep_objectives(info) > 1)
+    fprintf(line, ",\"front\":%s", sweep_is_on_front(info, trial) ? "true" : "false");
   if (*trial->failure) {
     fputs(",\"failure\":", line);
     print_value(line, trial->failure);

@@ -1,6 +1,7 @@
 /* A sweep's spec and files. */
 #include "client/sweeps/sweep_submission.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,7 @@ static int check_metric(const struct sweep_submission *sweep, const char *key, c
   struct model *model = NULL;
   objective.metric = (char *)metric;
   by_metric.objective = &objective;
+  by_metric.n_objectives = 0;
   spec = sweep_model_spec(&by_metric, submission->spec);
   if (submission->pieces.read)
     err_set(err, ERR_UNSUPPORTED, "%s: a sweep's model is one file, without external data",
@@ -34,9 +36,21 @@ static int check_metric(const struct sweep_submission *sweep, const char *key, c
   return err->code;
 }
 
+static int check_objectives(const struct sweep_submission *sweep, struct err *err) {
+  const Weir__SweepSpec *spec = sweep->spec;
+  if (spec->n_objectives == 0)
+    return check_metric(sweep, "objective.metric", spec->objective->metric, err);
+  for (size_t i = 0; i < spec->n_objectives && !err->code; i++) {
+    char key[40];
+    snprintf(key, sizeof key, "objective[%zu].metric", i);
+    check_metric(sweep, key, spec->objectives[i]->metric, err);
+  }
+  return err->code;
+}
+
 static int check_model(const struct sweep_submission *sweep, struct err *err) {
   const Weir__SweepConstraint *constraint = sweep->spec->constraint;
-  if (check_metric(sweep, "objective.metric", sweep->spec->objective->metric, err) || !constraint)
+  if (check_objectives(sweep, err) || !constraint)
     return err->code;
   return check_metric(sweep, "constraint.metric", constraint->metric, err);
 }

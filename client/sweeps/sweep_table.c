@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/sweeps/sweep_objectives.h"
 #include "common/base/memory.h"
 #include "common/base/text.h"
 
@@ -40,10 +41,6 @@ const char *sweep_number(double value, char text[OUTPUT_TEXT_MAX]) {
   else
     output_loss(value, text);
   return text;
-}
-
-static const char *metric_of(const Weir__SweepInfo *info) {
-  return info->spec && info->spec->objective ? info->spec->objective->metric : "value";
 }
 
 const char *sweep_values_text(const Weir__SweepTrial *trial, char text[SWEEP_VALUES_MAX]) {
@@ -171,8 +168,10 @@ static void print_head(FILE *file, const Weir__SweepInfo *info) {
     fprintf(file, "; it has learned from %u trial%s of other sweeps", info->earlier,
             info->earlier == 1 ? "" : "s");
   fputc('\n', file);
-  if (best)
-    fprintf(file, "best: trial %u with %s %s: %s\n", best->number, metric_of(info),
+  if (sweep_objectives(info) > 1)
+    sweep_print_front(file, info);
+  else if (best)
+    fprintf(file, "best: trial %u with %s %s: %s\n", best->number, sweep_metric(info, 0),
             text_number(info->best_value, number), sweep_values_text(best, values));
 }
 
@@ -204,7 +203,7 @@ static void columns_init(struct columns *columns, const Weir__SweepInfo *info) {
   const char *metric;
   *columns = (struct columns){.n_rungs = schedule->n_rungs <= RUNGS_SHOWN ? schedule->n_rungs : 0};
   arena_init(&columns->arena);
-  metric = upper(&columns->arena, metric_of(info));
+  metric = upper(&columns->arena, sweep_metric(info, 0));
   for (size_t i = 0; i < info->n_trials; i++)
     columns->has_failures |= *info->trials[i]->failure != '\0';
   for (size_t i = 0; i < info->n_trials; i++)
@@ -219,6 +218,10 @@ static void columns_init(struct columns *columns, const Weir__SweepInfo *info) {
     column_add(columns, ">STEP");
   if (columns->n_rungs == 0)
     column_add(columns, arena_printf(&columns->arena, ">%s", metric));
+  if (sweep_objectives(info) > 1)
+    column_add(columns, "FRONT");
+  for (size_t o = 1; o < sweep_objectives(info); o++)
+    column_add(columns, arena_printf(&columns->arena, ">%s", upper(&columns->arena, sweep_metric(info, o))));
   columns->n_varying = sweep_varying(info, columns->varying, TABLE_COLUMNS_MAX - 1 - columns->n);
   for (int d = 0; d < columns->n_varying; d++)
     column_add(columns, sweep_heading(info, columns->varying[d], &columns->arena));
@@ -230,6 +233,14 @@ static void columns_init(struct columns *columns, const Weir__SweepInfo *info) {
 static char *number_text(struct columns *columns, const Weir__SweepTrial *trial, size_t at) {
   char text[OUTPUT_TEXT_MAX];
   return arena_strdup(&columns->arena, at < trial->n_results ? sweep_number(trial->results[at], text) : "");
+}
+
+/* Of an objective behind the first. */
+static char *last_text(struct columns *columns, const Weir__SweepTrial *trial, size_t objective) {
+  const double *results = sweep_results(trial, objective);
+  char text[OUTPUT_TEXT_MAX];
+  return arena_strdup(&columns->arena,
+                      results && trial->n_results ? sweep_number(results[trial->n_results - 1], text) : "");
 }
 
 /* A row's cells. */
@@ -248,6 +259,10 @@ static void columns_fill(struct columns *columns, const Weir__SweepInfo *info,
                                          : "");
   if (columns->n_rungs == 0)
     column_add(columns, trial->n_results ? number_text(columns, trial, trial->n_results - 1) : "");
+  if (sweep_objectives(info) > 1)
+    column_add(columns, sweep_is_on_front(info, trial) ? "*" : "");
+  for (size_t o = 1; o < sweep_objectives(info); o++)
+    column_add(columns, last_text(columns, trial, o));
   for (int d = 0; d < columns->n_varying; d++)
     column_add(columns, sweep_cell(trial, columns->varying[d], &columns->arena));
   if (columns->has_failures)
@@ -289,16 +304,30 @@ static void print_result(FILE *file, const Weir__SweepTrial *trial, size_t at) {
   print_field(file, at < trial->n_results ? text_number(trial->results[at], text) : "", false);
 }
 
+/* Of the objectives behind the first, and whether it is on the front. */
+static void print_others(FILE *file, const Weir__SweepInfo *info, const Weir__SweepTrial *trial) {
+  char text[TEXT_NUMBER_SIZE];
+  for (size_t o = 1; o < sweep_objectives(info); o++) {
+    const double *results = sweep_results(trial, o);
+    print_field(file, results && trial->n_results ? text_number(results[trial->n_results - 1], text) : "",
+                false);
+  }
+  if (sweep_objectives(info) > 1)
+    fputs(sweep_is_on_front(info, trial) ? ",1" : ",0", file);
+}
+
 void sweep_print_csv(FILE *file, const Weir__SweepInfo *info) {
   const Weir__SweepSchedule *schedule = info->spec->schedule;
-  const char *metric = metric_of(info);
+  const char *metric = sweep_metric(info, 0);
   struct ranking *ranking = rank(info);
   fprintf(file, "trial,run,state,step,%s", metric);
   for (size_t r = 0; r < schedule->n_rungs; r++)
     fprintf(file, ",%s@%" PRIu64, metric, schedule->rungs[r]);
   for (size_t d = 0; d < info->spec->n_space; d++)
     print_field(file, info->spec->space[d]->path, false);
-  fprintf(file, ",failure,parent,parent_step\n");
+  for (size_t o = 1; o < sweep_objectives(info); o++)
+    print_field(file, sweep_metric(info, o), false);
+  fprintf(file, "%s,failure,parent,parent_step\n", sweep_objectives(info) > 1 ? ",front" : "");
   for (size_t i = 0; i < info->n_trials; i++) {
     const Weir__SweepTrial *trial = ranking[i].trial;
     fprintf(file, "%u,%s,%s,", trial->number, trial->run, trial->state);
@@ -311,6 +340,7 @@ void sweep_print_csv(FILE *file, const Weir__SweepInfo *info) {
       const char *value = value_of(trial, info->spec->space[d]->path);
       print_field(file, value ? value : "", false);
     }
+    print_others(file, info, trial);
     print_field(file, trial->failure, false);
     if (trial->has_parent)
       fprintf(file, ",%u,%" PRIu64 "\n", trial->parent, sweep_steps_at(info, trial->parent_rung + 1));

@@ -143,6 +143,15 @@ static void print_budget(FILE *file, const struct sweep_view *view, const Weir__
   fputc('\n', file);
 }
 
+/* "3, 7, 12": which trials are on it, cut where they are too many. */
+static const char *front_text(const Weir__SweepInfo *info, char text[SWEEP_VALUES_MAX]) {
+  size_t at = 0;
+  text[0] = '\0';
+  for (size_t i = 0; i < info->n_front && at < SWEEP_VALUES_MAX; i++)
+    at += (size_t)snprintf(text + at, SWEEP_VALUES_MAX - at, "%s%u", i ? ", " : "", info->front[i]);
+  return text;
+}
+
 static void print_best(FILE *file, const Weir__SweepInfo *info, const struct live_style *style) {
   const Weir__SweepTrial *best = info->has_best ? sweep_find_trial(info, info->best) : NULL;
   char values[SWEEP_VALUES_MAX], value[OUTPUT_TEXT_MAX];
@@ -155,6 +164,8 @@ static void print_best(FILE *file, const Weir__SweepInfo *info, const struct liv
   if (info->spec->schedule->n_rungs > 0)
     fprintf(file, " at step %" PRIu64, sweep_steps_at(info, best->n_results));
   fprintf(file, "  trial %u  %s\n", best->number, sweep_short_values(info, best, values));
+  if (info->n_front)
+    fprintf(file, "front of %zu trials: %s\n", info->n_front, front_text(info, values));
 }
 
 static uint32_t count_state(const Weir__SweepInfo *info, const char *state) {

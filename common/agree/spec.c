@@ -300,6 +300,20 @@ static int fail_unknown_key(struct reader *reader, yaml_node_t *key,
                      *path ? path : "the spec", known);
 }
 
+/* A list in place of one message: the field of several, whose name is the plural, if there is one. */
+static const ProtobufCFieldDescriptor *listed(const ProtobufCMessageDescriptor *type,
+                                              const ProtobufCFieldDescriptor *field,
+                                              const yaml_node_t *value) {
+  char plural[64];
+  const ProtobufCFieldDescriptor *several;
+  if (value->type != YAML_SEQUENCE_NODE || field->type != PROTOBUF_C_TYPE_MESSAGE ||
+      field->label == PROTOBUF_C_LABEL_REPEATED)
+    return field;
+  snprintf(plural, sizeof plural, "%ss", field->name);
+  several = protobuf_c_message_descriptor_get_field_by_name(type, plural);
+  return several && several->descriptor == field->descriptor ? several : field;
+}
+
 static int read_message(struct reader *reader, yaml_node_t *node, ProtobufCMessage *message,
                         const char *path) {
   /* of an entry of a mapping the key is there */
@@ -319,6 +333,7 @@ static int read_message(struct reader *reader, yaml_node_t *node, ProtobufCMessa
     if (!field)
       return fail_unknown_key(reader, key, message->descriptor, path);
     path_join(sub, sizeof sub, path, field->name);
+    field = listed(message->descriptor, field, value);
     if (seen[field - message->descriptor->fields])
       return reader_fail(reader, key, "%s is given twice", sub);
     seen[field - message->descriptor->fields] = true;

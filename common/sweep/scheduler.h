@@ -16,7 +16,8 @@ struct exploit {
 struct scheduler_def {
   const char *name;
   bool wants_rungs;
-  bool begins_whole; /* it compares budget.trials of trials, no more */
+  bool takes_several; /* objectives: it compares no trials */
+  bool begins_whole;  /* it compares budget.trials of trials, no more */
   /* What names and ranges do not say of the spec; NULL: nothing. Errors: INVALID naming the key. */
   int (*check)(const Weir__SweepSpec *spec, struct err *err);
   /* The number of a trial that waits at a rung and is not to go on; -1: there is none. NULL: never one. */

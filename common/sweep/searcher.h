@@ -45,6 +45,7 @@ struct searcher_def {
   const char *name;
   const struct option_rule *options; /* besides seed; NULL: none */
   bool learns;                       /* from any trials, those of other sweeps, too */
+  bool takes_several; /* objectives: it does without values, or with a place among them (front.h) */
   /* What ranges do not say, and spaces that the row cannot search; NULL: nothing. Errors: INVALID, naming the
      key or the dimension by its path. */
   int (*check)(const struct space *space, const Weir__SweepSearch *options, struct err *err);

@@ -9,6 +9,7 @@
 #include "common/base/message.h"
 #include "common/base/text.h"
 #include "common/sweep/explore.h"
+#include "common/sweep/front.h"
 #include "common/sweep/scheduler.h"
 #include "common/sweep/sweep_spec.h"
 
@@ -42,7 +43,10 @@ int sweep_new(const Weir__SweepSpec *spec, const Weir__RunSpec *base, struct swe
   arena_init(&sweep->arena);
   sweep->spec = message_copy(spec);
   sweep->base = message_copy(base);
-  sweep->is_max = strcmp(spec->objective->goal, "max") == 0;
+  sweep->is_max = sweep->are_max[0] = strcmp(spec->objective->goal, "max") == 0;
+  sweep->n_objectives = spec->n_objectives ? (int)spec->n_objectives : 1;
+  for (size_t i = 0; i < spec->n_objectives; i++)
+    sweep->are_max[i] = strcmp(spec->objectives[i]->goal, "max") == 0;
   sweep->is_by_arrival = strcmp(spec->order, "arrival") == 0;
   sweep->n_rungs = schedule->n_rungs ? (int)schedule->n_rungs : 1;
   for (size_t i = 0; i < schedule->n_rungs; i++)
@@ -58,6 +62,7 @@ static void trial_fini(const struct sweep *sweep, struct sweep_trial *trial) {
   free(trial->values);
   free(trial->point);
   free(trial->results);
+  free(trial->others);
   free(trial->failure);
   free(trial->known);
   free(trial->known_failure);
@@ -100,7 +105,16 @@ static Weir__SweepRecord *record_stop(int trial) {
   return record;
 }
 
-static Weir__SweepRecord *record_result(const struct sweep_trial *trial) {
+static void add_others(const struct sweep_trial *trial, int n, Weir__SweepResult *result) {
+  char text[TEXT_NUMBER_SIZE];
+  if (n == 0)
+    return;
+  result->others = mem_new((size_t)n * sizeof *result->others);
+  for (int i = 0; i < n; i++)
+    result->others[result->n_others++] = mem_strdup(text_number(trial->known_others[i], text));
+}
+
+static Weir__SweepRecord *record_result(const struct sweep *sweep, const struct sweep_trial *trial) {
   Weir__SweepRecord *record;
   NEW_RECORD(record, result, Weir__SweepResult, weir__sweep_result__init);
   record->result->has_trial = record->result->has_rung = true;
@@ -108,6 +122,7 @@ static Weir__SweepRecord *record_result(const struct sweep_trial *trial) {
   record->result->rung = (uint32_t)trial->n_results;
   if (trial->known) {
     record->result->value = mem_strdup(trial->known);
+    add_others(trial, sweep->n_objectives - 1, record->result);
   } else {
     record->result->failure = mem_strdup(trial->known_failure);
     record->result->has_bad_input = record->result->bad_input = trial->known_bad_input;
@@ -144,7 +159,7 @@ enum sweep_turn sweep_next(const struct sweep *sweep, Weir__SweepRecord **record
   if (!earliest)
     *record = record_end("nothing is left to do");
   else if (earliest->is_known)
-    *record = record_result(earliest);
+    *record = record_result(sweep, earliest);
   return *record ? SWEEP_DECIDED : SWEEP_WAITS;
 }
 
@@ -218,8 +233,9 @@ static Weir__SweepRecord *record_fork(const struct sweep *sweep, const struct ex
   return record;
 }
 
-/* Of the trials so far, behind those of other sweeps; the points are theirs. */
-static struct sweep_observation *observe(const struct sweep *sweep) {
+/* Of the trials so far, behind those of other sweeps; the points are theirs. placed: in place of the results
+   of these trials; NULL: nothing. */
+static struct sweep_observation *observe(const struct sweep *sweep, const struct sweep_result *placed) {
   struct sweep_observation *all = mem_new((size_t)(sweep->n_earlier + sweep->n_trials) * sizeof *all + 1);
   for (int i = 0; i < sweep->n_earlier; i++) {
     const struct sweep_earlier *earlier = &sweep->earlier[i];
@@ -235,17 +251,28 @@ static struct sweep_observation *observe(const struct sweep *sweep) {
         .state = trial->state == SWEEP_TRIAL_FAILED                                           ? SWEEP_FAILED
                  : trial->state == SWEEP_TRIAL_RUNNING || trial->state == SWEEP_TRIAL_WAITING ? SWEEP_PENDING
                                                                                               : SWEEP_DONE,
-        .results = trial->results,
+        .results = placed ? placed + i * sweep->n_rungs : trial->results,
         .n_results = trial->n_results};
   }
   return all;
+}
+
+/* Of several objectives, what takes the place of the results; else NULL. */
+static struct sweep_result *place(const struct sweep *sweep) {
+  struct sweep_result *placed;
+  if (sweep->n_objectives == 1)
+    return NULL;
+  placed = mem_new((size_t)sweep->n_trials * (size_t)sweep->n_rungs * sizeof *placed + 1);
+  front_results(sweep, placed);
+  return placed;
 }
 
 /* The next of the points that were given, or the searcher's; NULL: it has no more. */
 static Weir__SweepRecord *suggest(const struct sweep *sweep) {
   const struct space *space = sweep->space;
   double *point = mem_new((size_t)space->n * sizeof *point);
-  struct sweep_observation *observations = observe(sweep);
+  struct sweep_result *placed = place(sweep);
+  struct sweep_observation *observations = observe(sweep, placed);
   struct search search = {.space = space,
                           .options = sweep->spec->search,
                           .trial = (uint32_t)sweep->n_trials,
@@ -265,6 +292,7 @@ static Weir__SweepRecord *suggest(const struct sweep *sweep) {
   }
   free(point);
   free(observations);
+  free(placed);
   return record;
 }
 
@@ -304,8 +332,9 @@ void sweep_tell(struct sweep *sweep, uint32_t number, int rung, const struct swe
     return;
   trial->is_known = true;
   trial->told = sweep->n_told++;
-  if (!failure && !isfinite(outcome->value))
-    failure = "its value is not finite";
+  for (int i = 0; i < sweep->n_objectives && !failure; i++)
+    if (!isfinite(i ? outcome->others[i - 1] : outcome->value))
+      failure = "its value is not finite";
   if (!failure && sweep->spec->constraint && rung == sweep->n_rungs - 1)
     failure = constraint_failure(sweep, outcome->bounded);
   if (failure) {
@@ -313,6 +342,7 @@ void sweep_tell(struct sweep *sweep, uint32_t number, int rung, const struct swe
     trial->known_bad_input = outcome->is_bad_input;
   } else {
     trial->known = mem_strdup(text_number(outcome->value, text));
+    memcpy(trial->known_others, outcome->others, sizeof trial->known_others);
   }
 }
 
@@ -321,14 +351,30 @@ double sweep_value(const struct sweep *sweep, const struct sweep_trial *trial, i
   return sweep->is_max ? -value : value;
 }
 
+double sweep_value_of(const struct sweep *sweep, const struct sweep_trial *trial, int rung, int objective) {
+  return objective == 0 ? sweep_value(sweep, trial, rung)
+                        : trial->others[rung * (sweep->n_objectives - 1) + objective - 1];
+}
+
+/* Whether a has come further than b or, as far, is better there. */
+static bool is_better(const struct sweep *sweep, const struct sweep_trial *a, const struct sweep_trial *b) {
+  int rung = a->n_results - 1;
+  if (a->n_results != b->n_results)
+    return a->n_results > b->n_results;
+  for (int i = 0; i < sweep->n_objectives; i++) {
+    double of_a = sweep_value_of(sweep, a, rung, i), of_b = sweep_value_of(sweep, b, rung, i);
+    if (of_a != of_b)
+      return (of_a > of_b) == sweep->are_max[i];
+  }
+  return false;
+}
+
 const struct sweep_trial *sweep_best(const struct sweep *sweep) {
   const struct sweep_trial *best = NULL;
   for (int i = 0; i < sweep->n_trials; i++) {
     const struct sweep_trial *trial = &sweep->trials[i];
-    int n = trial->n_results;
-    if (n > 0 && trial->state != SWEEP_TRIAL_FAILED &&
-        (!best || n > best->n_results ||
-         (n == best->n_results && trial->results[n - 1].value < best->results[n - 1].value)))
+    if (trial->n_results > 0 && trial->state != SWEEP_TRIAL_FAILED &&
+        (!best || is_better(sweep, trial, best)))
       best = trial;
   }
   return best;

@@ -14,7 +14,12 @@
 #include "spec.pb-c.h"
 #include "sweep.pb-c.h"
 
-enum { SWEEP_RUNGS_MAX = 64, SWEEP_CONCURRENCY_MAX = 256, SWEEP_TRIALS_MAX = 10000 };
+enum {
+  SWEEP_RUNGS_MAX = 64,
+  SWEEP_CONCURRENCY_MAX = 256,
+  SWEEP_TRIALS_MAX = 10000,
+  SWEEP_OBJECTIVES_MAX = 8
+};
 
 enum sweep_trial_state {
   SWEEP_TRIAL_RUNNING,
@@ -26,8 +31,9 @@ enum sweep_trial_state {
 
 /* What became of a trial that ran to a rung. */
 struct sweep_outcome {
-  double value;        /* of the objective */
-  double bounded;      /* of the constraint's metric, where there is a constraint */
+  double value;                            /* of the objective, */
+  double others[SWEEP_OBJECTIVES_MAX - 1]; /* and of those behind the first */
+  double bounded;                          /* of the constraint's metric, where there is a constraint */
   const char *failure; /* in its place: why there is none, in words that any cluster would say; else NULL */
   bool is_bad_input;   /* with failure: the trial's values cannot be used */
 };
@@ -38,6 +44,7 @@ struct sweep_trial {
   double *point;                /* [space->n] */
   struct sweep_result *results; /* at rungs 0, 1, ...; values as searchers see them: lower is better */
   int n_results;                /* those of a fork begin with its parent's */
+  double *others;               /* [n_rungs, n_objectives - 1] values of the objectives behind the first */
   int parent;                   /* the number of the trial that it was forked from; -1: none */
   int begin;                    /* the first rung that it runs to itself */
   int replaced;                 /* the rung at which another one took its place; -1: none did */
@@ -52,6 +59,7 @@ struct sweep_trial {
   bool is_known; /* the outcome of that was told, and is not in the log yet */
   uint64_t told; /* how many outcomes the sweep was told before this one */
   char *known;   /* the value's text; NULL: it has failed */
+  double known_others[SWEEP_OBJECTIVES_MAX - 1];
   char *known_failure;
   bool known_bad_input;
 };
@@ -68,9 +76,11 @@ struct sweep {
   Weir__SweepSpec *spec;
   Weir__RunSpec *base;
   struct space *space;
-  bool is_max;                     /* the objective's goal */
-  bool costs_differ;               /* between trials */
-  uint64_t rungs[SWEEP_RUNGS_MAX]; /* ascending; a single 0: the end of the run, whatever step that is */
+  int n_objectives;
+  bool are_max[SWEEP_OBJECTIVES_MAX]; /* their goals */
+  bool is_max;                        /* the first one's */
+  bool costs_differ;                  /* between trials */
+  uint64_t rungs[SWEEP_RUNGS_MAX];    /* ascending; a single 0: the end of the run, whatever step that is */
   int n_rungs;
   struct sweep_trial *trials;
   int n_trials, capacity;
@@ -132,10 +142,12 @@ int sweep_trial_spec(const struct sweep *sweep, const struct sweep_trial *trial,
                      struct err *err);
 
 /* The trial that is best so far: among those that have come furthest and have not failed, the one with the
-   best value there. NULL: none has a result. */
+   best value there; of several objectives by the first, then by the next. NULL: none has a result. */
 const struct sweep_trial *sweep_best(const struct sweep *sweep);
 double sweep_value(const struct sweep *sweep, const struct sweep_trial *trial,
-                   int rung);                               /* of the objective */
+                   int rung); /* of the objective, the first */
+double sweep_value_of(const struct sweep *sweep, const struct sweep_trial *trial, int rung,
+                      int objective);                       /* from 0 */
 const char *sweep_state_name(enum sweep_trial_state state); /* "running" */
 
 #endif

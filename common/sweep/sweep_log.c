@@ -108,6 +108,10 @@ static double find_cost(const struct sweep *sweep, const struct sweep_trial *tri
   return cost;
 }
 
+static size_t n_others(const struct sweep *sweep) {
+  return (size_t)sweep->n_objectives - 1;
+}
+
 /* The next trial, which is not counted yet. NULL: its number or its values are wrong, and err is set. */
 static struct sweep_trial *trial_new(struct sweep *sweep, uint32_t number, const struct values *values,
                                      struct err *err) {
@@ -119,17 +123,20 @@ static struct sweep_trial *trial_new(struct sweep *sweep, uint32_t number, const
   }
   array_reserve((void **)&sweep->trials, &sweep->capacity, sweep->n_trials, sizeof *sweep->trials);
   trial = &sweep->trials[sweep->n_trials];
-  *trial = (struct sweep_trial){.number = number,
-                                .values = mem_new(n * sizeof *trial->values),
-                                .point = mem_new(n * sizeof *trial->point),
-                                .results = mem_new((size_t)sweep->n_rungs * sizeof *trial->results),
-                                .parent = -1,
-                                .replaced = -1};
+  *trial = (struct sweep_trial){
+      .number = number,
+      .values = mem_new(n * sizeof *trial->values),
+      .point = mem_new(n * sizeof *trial->point),
+      .results = mem_new((size_t)sweep->n_rungs * sizeof *trial->results),
+      .others = mem_new(n_others(sweep) * (size_t)sweep->n_rungs * sizeof *trial->others + 1),
+      .parent = -1,
+      .replaced = -1};
   if (read_values(sweep->space, values, trial, err) == 0)
     return trial;
   free(trial->values);
   free(trial->point);
   free(trial->results);
+  free(trial->others);
   return NULL;
 }
 
@@ -212,9 +219,23 @@ static void forget_known(struct sweep_trial *trial) {
   trial->is_known = trial->known_bad_input = false;
 }
 
+/* Of the objectives behind the first. */
+static int read_others(const struct sweep *sweep, const Weir__SweepResult *result, double *out,
+                       struct err *err) {
+  if (!result->failure && result->n_others != n_others(sweep))
+    return err_set(err, ERR_CORRUPT, "the result of trial %u has %zu values more, not %zu", result->trial,
+                   result->n_others, n_others(sweep));
+  for (size_t i = 0; i < n_others(sweep) && !result->failure; i++) {
+    out[i] = strtod(result->others[i], NULL);
+    if (!isfinite(out[i]))
+      return err_set(err, ERR_CORRUPT, "the result of trial %u is no number", result->trial);
+  }
+  return 0;
+}
+
 static int apply_result(struct sweep *sweep, const Weir__SweepResult *result, struct err *err) {
   struct sweep_trial *trial = find_trial(sweep, result->trial, SWEEP_TRIAL_RUNNING, err);
-  double value = NAN;
+  double value = NAN, others[SWEEP_OBJECTIVES_MAX];
   if (!trial)
     return err->code;
   if (result->rung != (uint32_t)trial->n_results)
@@ -224,6 +245,8 @@ static int apply_result(struct sweep *sweep, const Weir__SweepResult *result, st
     value = strtod(result->value, NULL);
   if (!result->failure && !isfinite(value))
     return err_set(err, ERR_CORRUPT, "the result of trial %u is no number", result->trial);
+  if (read_others(sweep, result, others, err))
+    return err->code;
   forget_known(trial);
   sweep->now = trial->end > sweep->now ? trial->end : sweep->now;
   sweep->n_running--;
@@ -235,6 +258,8 @@ static int apply_result(struct sweep *sweep, const Weir__SweepResult *result, st
   }
   trial->results[trial->n_results] =
       (struct sweep_result){.steps = sweep->rungs[trial->n_results], .value = sweep->is_max ? -value : value};
+  memcpy(trial->others + (size_t)trial->n_results * n_others(sweep), others,
+         n_others(sweep) * sizeof *others);
   trial->n_results++;
   trial->state = trial->n_results == sweep->n_rungs ? SWEEP_TRIAL_DONE : SWEEP_TRIAL_WAITING;
   return 0;

@@ -67,11 +67,61 @@ static void give_defaults(Weir__SweepSpec *spec) {
   GIVE(spec->search, Weir__SweepSearch, weir__sweep_search__init);
   GIVE(spec->schedule, Weir__SweepSchedule, weir__sweep_schedule__init);
   GIVE(spec->budget, Weir__SweepBudget, weir__sweep_budget__init);
-  if (!spec->objective->goal) {
-    const struct metric_def *metric = metric_find(spec->objective->metric);
-    bool is_min = strcmp(spec->objective->metric, "loss") == 0 || (metric && metric->is_lower_better);
-    spec->objective->goal = mem_strdup(is_min ? "min" : "max");
+}
+
+static int check_goal(Weir__SweepObjective *objective, const char *key, struct err *err) {
+  const struct metric_def *metric = metric_find(objective->metric);
+  bool is_min = strcmp(objective->metric, "loss") == 0 || (metric && metric->is_lower_better);
+  if (!objective->goal)
+    objective->goal = mem_strdup(is_min ? "min" : "max");
+  return strcmp(objective->goal, "min") == 0 || strcmp(objective->goal, "max") == 0
+             ? 0
+             : err_set(err, ERR_INVALID, "%s.goal: '%.60s' is neither min nor max", key, objective->goal);
+}
+
+static int check_several(const Weir__SweepSpec *spec, struct err *err) {
+  const struct searcher_def *searcher = searcher_find(spec->search->name);
+  const struct scheduler_def *scheduler = scheduler_find(spec);
+  if (spec->n_objectives > SWEEP_OBJECTIVES_MAX)
+    return err_set(err, ERR_INVALID, "objective: %zu of them; at most %d", spec->n_objectives,
+                   SWEEP_OBJECTIVES_MAX);
+  for (size_t i = 0; i < spec->n_objectives; i++)
+    for (size_t j = 0; j < i; j++)
+      if (strcmp(spec->objectives[i]->metric, spec->objectives[j]->metric) == 0)
+        return err_set(err, ERR_INVALID, "objective[%zu].metric: '%.60s' is there twice", i,
+                       spec->objectives[i]->metric);
+  if (spec->n_from > 0)
+    return err_set(err, ERR_INVALID, "from: a sweep of several objectives learns from its own trials alone");
+  if (searcher && !searcher->takes_several)
+    return err_set(
+        err, ERR_INVALID,
+        "search.name: '%s' models the values of one objective: of several, take random, sobol, grid "
+        "or tpe",
+        searcher->name);
+  if (scheduler && !scheduler->takes_several)
+    return err_set(err, ERR_INVALID,
+                   "schedule.name: '%s' ranks trials by one objective: of several, take none, and bound the "
+                   "others by constraint where one is enough",
+                   scheduler->name);
+  return 0;
+}
+
+/* Those of a list; `objective` is the first of them then. */
+static int check_objectives(Weir__SweepSpec *spec, struct err *err) {
+  for (size_t i = 0; i < spec->n_objectives; i++) {
+    char key[32];
+    snprintf(key, sizeof key, "objective[%zu]", i);
+    if (check_goal(spec->objectives[i], key, err))
+      return err->code;
   }
+  if (spec->n_objectives && !spec->objective)
+    spec->objective = message_copy(spec->objectives[0]);
+  give_defaults(spec);
+  if (check_goal(spec->objective, "objective", err))
+    return err->code;
+  if (spec->n_objectives && !message_is_same(spec->objective, spec->objectives[0]))
+    return err_set(err, ERR_INVALID, "objective: it is not the first of objectives: give one list");
+  return spec->n_objectives > 1 ? check_several(spec, err) : 0;
 }
 
 static int check_constraint(const Weir__SweepConstraint *constraint, struct err *err) {
@@ -93,14 +143,8 @@ static int check_constraint(const Weir__SweepConstraint *constraint, struct err 
 int sweep_spec_check(Weir__SweepSpec *spec, struct err *err) {
   if (check_name(spec->name, err))
     return err->code;
-  give_defaults(spec);
-  if (strcmp(spec->objective->goal, "min") != 0 && strcmp(spec->objective->goal, "max") != 0)
-    return err_set(err, ERR_INVALID, "objective.goal: '%.60s' is neither min nor max", spec->objective->goal);
-  if (spec->n_objectives > 0)
-    return err_set(
-        err, ERR_INVALID,
-        "objectives: a sweep has one objective, by which its schedule and its searcher rank trials: "
-        "name it as objective, and bound another metric by constraint");
+  if (check_objectives(spec, err))
+    return err->code;
   if (strcmp(spec->order, "virtual") != 0 && strcmp(spec->order, "arrival") != 0)
     return err_set(err, ERR_INVALID, "order: '%.60s' is not known (known: virtual, arrival)", spec->order);
   if (check_constraint(spec->constraint, err))
@@ -251,8 +295,13 @@ static Weir__RunSpec *spec_keeping_best(const Weir__RunSpec *base, const char *m
   return copy;
 }
 
+/* Of a model only accuracy asks for something. */
 Weir__RunSpec *sweep_model_spec(const Weir__SweepSpec *spec, const Weir__RunSpec *base) {
-  return spec_keeping_best(base, spec->objective->metric);
+  const char *metric = spec->objective->metric;
+  for (size_t i = 0; i < spec->n_objectives; i++)
+    if (strcmp(spec->objectives[i]->metric, "accuracy") == 0)
+      metric = "accuracy";
+  return spec_keeping_best(base, metric);
 }
 
 /* Whether a metric is one that checkpoint.keep_best may be. */
@@ -267,6 +316,18 @@ static int check_metric(const char *key_of_it, const char *metric, const Weir__R
   }
   spec_free(copy);
   return err->code;
+}
+
+static int check_metrics(const Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err) {
+  if (spec->n_objectives == 0)
+    return check_metric("objective.metric", spec->objective->metric, base, err);
+  for (size_t i = 0; i < spec->n_objectives; i++) {
+    char key[40];
+    snprintf(key, sizeof key, "objective[%zu].metric", i);
+    if (check_metric(key, spec->objectives[i]->metric, base, err))
+      return err->code;
+  }
+  return 0;
 }
 
 /* A fork begins at the rung of its parent, where a parent that has ended early does not stand. */
@@ -296,8 +357,7 @@ int sweep_spec_check_base(Weir__SweepSpec *spec, const Weir__RunSpec *base, stru
   bool forks = scheduler_find(spec)->exploit != NULL;
   struct space *space;
   if (make_rungs(spec, base, err) || check_own(spec, base, err) ||
-      (forks && check_not_early("spec", base, err)) ||
-      check_metric("objective.metric", spec->objective->metric, base, err) ||
+      (forks && check_not_early("spec", base, err)) || check_metrics(spec, base, err) ||
       (spec->constraint && check_metric("constraint.metric", spec->constraint->metric, base, err)) ||
       space_make(spec, &space, err))
     return err->code;

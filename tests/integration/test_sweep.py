@@ -281,7 +281,8 @@ def test_bad_input_is_refused_before_anything_starts():
                               ("order=random", "known: virtual, arrival"), ("constraint={max: 1}", "constraint.metric"),
                               ("constraint={metric: f1, max: 1}", "constraint.metric"),
                               ("constraint={metric: loss}", "constraint: give min, max or both"),
-                              ("objectives=[{metric: loss}, {metric: accuracy}]", "objectives: a sweep has one")):
+                              ("objective=[{metric: loss}, {metric: accuracy}]",
+                               "schedule.name: 'asha' ranks trials by one objective")):
             error = weir("sweep", path, setting, "--out", folder.file("out"), status=2).stderr
             assert error.count("\n") == 1 and text in error, error
         assert not os.path.exists(folder.file("out"))
@@ -291,9 +292,9 @@ def test_bad_input_is_refused_before_anything_starts():
         shown = weir("sweep", path, "--dry-run").stdout
         assert "at most 6 executors help" in shown and shown.count("train.optimizer.lr=") == 3, shown
         with open(path, "a") as file:
-            file.write("objectives: [{metric: loss}]\n")
+            file.write("order: random\n")
         lines = sum(1 for _ in open(path))
-        assert f"sweep.yaml:{lines}: objectives: " in weir("sweep", path, "--dry-run", status=2).stderr
+        assert f"sweep.yaml:{lines}: order: " in weir("sweep", path, "--dry-run", status=2).stderr
 
 
 if __name__ == "__main__":

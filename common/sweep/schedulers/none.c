@@ -8,4 +8,4 @@ static int none_promote(const struct sweep *sweep) {
   return -1;
 }
 
-const struct scheduler_def scheduler_none = {.name = "none", .promote = none_promote};
+const struct scheduler_def scheduler_none = {.name = "none", .promote = none_promote, .takes_several = true};

@@ -89,4 +89,4 @@ static int grid_suggest(const struct search *search, double *point, struct err *
 }
 
 const struct searcher_def searcher_grid = {
-    .name = "grid", .learns = true, .check = grid_check, .suggest = grid_suggest};
+    .name = "grid", .learns = true, .check = grid_check, .suggest = grid_suggest, .takes_several = true};

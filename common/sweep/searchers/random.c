@@ -9,4 +9,5 @@ static int random_suggest(const struct search *search, double *point, struct err
   return 0;
 }
 
-const struct searcher_def searcher_random = {.name = "random", .suggest = random_suggest};
+const struct searcher_def searcher_random = {
+    .name = "random", .suggest = random_suggest, .takes_several = true};

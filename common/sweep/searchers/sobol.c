@@ -14,4 +14,4 @@ static int sobol_suggest(const struct search *search, double *point, struct err 
   return 0;
 }
 
-const struct searcher_def searcher_sobol = {.name = "sobol", .suggest = sobol_suggest};
+const struct searcher_def searcher_sobol = {.name = "sobol", .suggest = sobol_suggest, .takes_several = true};

@@ -220,5 +220,9 @@ static int tpe_suggest(const struct search *search, double *point, struct err *e
   return 0;
 }
 
-const struct searcher_def searcher_tpe = {
-    .name = "tpe", .learns = true, .options = tpe_options, .check = tpe_check, .suggest = tpe_suggest};
+const struct searcher_def searcher_tpe = {.name = "tpe",
+                                          .learns = true,
+                                          .options = tpe_options,
+                                          .check = tpe_check,
+                                          .suggest = tpe_suggest,
+                                          .takes_several = true};

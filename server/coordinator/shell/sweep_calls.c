@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/sweep/front.h"
 #include "server/coordinator/messages/info.h"
 #include "server/coordinator/shell/sweeps.h"
 
@@ -46,6 +47,18 @@ static struct shell_sweep *find_sweep(struct coordinator_service *shell, struct 
   return found;
 }
 
+static void add_others(const struct sweep *sweep, const struct sweep_trial *trial, struct arena *arena,
+                       Weir__SweepTrial *info) {
+  info->others = arena_new(arena, (size_t)sweep->n_objectives * sizeof *info->others);
+  for (int o = 1; o < sweep->n_objectives; o++) {
+    Weir__SweepResults *other = info->others[info->n_others++] = arena_new(arena, sizeof *other);
+    weir__sweep_results__init(other);
+    other->results = arena_new(arena, (size_t)trial->n_results * sizeof *other->results + 1);
+    for (int i = 0; i < trial->n_results; i++)
+      other->results[other->n_results++] = sweep_value_of(sweep, trial, i, o);
+  }
+}
+
 static Weir__SweepTrial *trial_info(const struct shell_sweep *sweep, const struct sweep_trial *trial,
                                     struct arena *arena) {
   const struct space *space = sweep->sweep->space;
@@ -75,7 +88,16 @@ static Weir__SweepTrial *trial_info(const struct shell_sweep *sweep, const struc
   info->results = arena_new(arena, info->n_results * sizeof *info->results + 1);
   for (int i = 0; i < trial->n_results; i++)
     info->results[i] = sweep_value(sweep->sweep, trial, i);
+  add_others(sweep->sweep, trial, arena, info);
   return info;
+}
+
+static void add_front(const struct sweep *sweep, struct arena *arena, Weir__SweepInfo *info) {
+  int *front = arena_new(arena, (size_t)sweep->n_trials * sizeof *front + 1);
+  int n = sweep->n_objectives > 1 ? front_of(sweep, front) : 0;
+  info->front = arena_new(arena, (size_t)n * sizeof *info->front + 1);
+  for (int i = 0; i < n; i++)
+    info->front[info->n_front++] = (uint32_t)front[i];
 }
 
 /* Without specs and trials. */
@@ -108,6 +130,7 @@ static void info_fill(const struct shell_sweep *of, struct arena *arena, Weir__S
   info->has_best = best != NULL;
   info->best = best ? best->number : 0;
   info->best_value = best ? sweep_value(sweep, best, best->n_results - 1) : 0;
+  add_front(sweep, arena, info);
 }
 
 static Weir__SweepProgress *progress_of(const struct sweep_trial *trial, const Weir__RunInfo *run,

@@ -268,6 +268,8 @@ static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *tri
     if (!is_evaluated || !has_come(info, rung, is_last))
       return;
     outcome.value = metric_value(info, spec->objective->metric);
+    for (size_t i = 1; i < spec->n_objectives; i++)
+      outcome.others[i - 1] = metric_value(info, spec->objectives[i]->metric);
     outcome.bounded = spec->constraint ? metric_value(info, spec->constraint->metric) : NAN;
     break;
   case WEIR__RUN_STATE__FAILED:

@@ -49,7 +49,7 @@ static void what_a_spec_says_wrongly_is_named_by_key(void **state) {
   assert_refused("budget={seconds: -1}", "budget.seconds: ");
   assert_refused("concurrency=0", "concurrency: ");
   assert_refused("order=random", "order: ");
-  assert_refused("objectives=[{metric: loss}]", "objectives: a sweep has one objective");
+  assert_refused("objectives=[{metric: loss}]", "objective: it is not the first of objectives");
   assert_refused("constraint={max: 1}", "constraint.metric: ");
   assert_refused("constraint={metric: acuracy, max: 1}", "constraint.metric: 'acuracy'");
   assert_refused("constraint={metric: loss}", "constraint: ");

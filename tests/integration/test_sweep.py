@@ -206,9 +206,12 @@ def test_a_terminal_shows_it_live():
             narrow.shows("best accuracy 0.", "/500 trials")
             dumb.shows("trial 0  step 4  accuracy 0.")
             wide.resize(10, 30)
-            resized = len(wide.drawn)
-            wait_for(lambda: wide.take() and "best " in wide.text()[resized + 500:], "the view anew")  # behind one frame
-            assert columns(wide.text().rpartition("\033[J")[0].rpartition("\033[J")[2]) < 30
+
+            def is_drawn_anew():
+                wide.take()
+                frame = wide.text().rpartition("\033[J")[0].rpartition("\033[J")[2]
+                return "best " in frame and columns(frame) < 30
+            wait_for(is_drawn_anew, "a view of the terminal's new width")
             sweep.ask("stop", sweep.id)
             for shown in (wide.ends(), narrow.ends(), dumb.ends()):
                 assert f"{sweep.id}: ended, it was stopped" in shown and "TRIAL  STATE" in shown

@@ -228,7 +228,7 @@ static void run_begin_locked(struct run *run) {
     run_fail_locked(run, &err, false);
     return;
   }
-  if (run_is_team_over_locked(run, version))
+  if (run_is_team_over_locked(run))
     return;
   log_event(LOG_INFO, "worker", "joined", "run=%s version=%llu servers=%zu", run->load->run,
             (unsigned long long)version, run->applied->n_servers);

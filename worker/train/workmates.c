@@ -33,8 +33,8 @@ static void run_tell_team_over_locked(struct run *run) {
     run->options.send(run->options.user, &message);
 }
 
-bool run_is_team_over_locked(struct run *run, uint64_t version) {
-  if (!run->edges || !run->is_touched || version > run->touched)
+bool run_is_team_over_locked(struct run *run) {
+  if (!run->edges || !run->is_touched)
     return false;
   run_tell_team_over_locked(run);
   run_leave_locked(run);

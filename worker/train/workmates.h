@@ -11,9 +11,9 @@ void run_read_mates_locked(struct run *run, const char *worker);
 /* That view becomes the applied one. False: the run has to be left first, because the team is another. */
 bool run_apply_mates_locked(struct run *run);
 
-/* Before the run is begun at that version. True: what has crossed our edges at the version, or later, is lost
-   to us or to a neighbour, so the team cannot go on. The coordinator is told, and makes another; the run is
-   left until the view of that comes. */
-bool run_is_team_over_locked(struct run *run, uint64_t version);
+/* Before the run is begun. True: something has crossed our edges, and what answers it may be lost, so the
+   team cannot go on. The coordinator is told, and makes another; the run is left until the view of that
+   comes. */
+bool run_is_team_over_locked(struct run *run);
 
 #endif

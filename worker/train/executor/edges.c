@@ -88,6 +88,7 @@ static void on_refused(void *user, const struct err *err) {
 static void on_sent(void *user) {
   struct run *run = user;
   pthread_mutex_lock(&run->lock);
+  run->is_touched |= run->phase == RUN_WORKING;
   pthread_cond_broadcast(&run->changed);
   pthread_mutex_unlock(&run->lock);
 }
@@ -165,12 +166,6 @@ void edges_fill_unreached_locked(struct run *run, Weir__RunCounters *counters, s
     mate->message = arena_strdup(arena, failure.text);
     counters->unreached_mates[counters->n_unreached_mates++] = mate;
   }
-}
-
-static void touch_locked(struct run *run, uint64_t version) {
-  if (!run->is_touched || version > run->touched)
-    run->touched = version;
-  run->is_touched = true;
 }
 
 static struct boundary_key key_of(const struct task *task) {
@@ -269,7 +264,7 @@ static int claim_locked(struct run *run, const Weir__BoundaryPiece *piece, struc
     return err->code;
   switch (inbox_claim(landing->inbox, &landing->key, &landing->range, &landing->to)) {
   case INBOX_CLAIMED:
-    touch_locked(run, piece->step);
+    run->is_touched = true;
     run->edges->n_landing++;
     return ERR_OK;
   case INBOX_HAS:
@@ -410,11 +405,7 @@ static struct buffer *message_open(struct executor *executor, enum backend_part 
 }
 
 static void message_queue(struct executor *executor, enum backend_part part, size_t size_bytes) {
-  struct run *run = executor->run;
   struct boundary_key key = key_of(executor->task);
-  pthread_mutex_lock(&run->lock);
-  touch_locked(run, key.step);
-  pthread_mutex_unlock(&run->lock);
   sender_queue(edge_of(executor, part, true)->sender, &key, size_bytes);
 }
 

@@ -6,8 +6,9 @@
    from above. So a push proves that the whole team holds the version that it was computed from.
 
    A message says of which run, incarnation, term and team it is, and of which step and task: others are
-   refused. While a team has its number, a member leaves and joins the run again by itself only to go on at a
-   version of which nothing has crossed its edges yet (run->touched); otherwise its team is over. */
+   refused. A member leaves and joins the run again by itself only while nothing has crossed its edges since
+   the team got its number (run->is_touched). Otherwise the team is over: a task of which a message has
+   crossed may wait at a neighbour for one that would not come any more. */
 #ifndef WEIR_WORKER_TRAIN_EXECUTOR_EDGES_H
 #define WEIR_WORKER_TRAIN_EXECUTOR_EDGES_H
 

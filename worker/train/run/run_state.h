@@ -119,8 +119,7 @@ struct run {
   uint32_t newest_worker, worker;   /* who we are by these views: N of the id worker-N; 0: of another kind */
   struct group newest_group, group; /* ours by these views */
   struct mates newest_mates, mates; /* our team of workers by these views */
-  uint64_t touched;                 /* the highest version of which that team sent us anything, or we it; */
-  bool is_touched;                  /* there was one */
+  bool is_touched;                  /* that team sent us anything, or took anything from us */
   struct group last_group;          /* the last that we opened a relay for: a group is tried once */
   struct err group_err;             /* why that group has ended */
   bool is_group_told;               /* the coordinator knows that the applied view's group has ended */

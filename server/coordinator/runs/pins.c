@@ -24,6 +24,20 @@ static bool is_waiting(const struct run *run) {
   return (run->origin.is_to_come && run->state == WEIR__RUN_STATE__QUEUED) || run->is_adopting;
 }
 
+static bool is_parent(const struct coordinator *coordinator, const struct run *fork, int at) {
+  return at < coordinator->n_runs && strcmp(coordinator->runs[at]->id, fork->origin.parent) == 0;
+}
+
+/* Its place among the runs, mostly where it was before; their number: it is not there. */
+static int find_parent(const struct coordinator *coordinator, struct run *fork) {
+  if (is_parent(coordinator, fork, fork->parent_at))
+    return fork->parent_at;
+  fork->parent_at = 0;
+  while (fork->parent_at < coordinator->n_runs && !is_parent(coordinator, fork, fork->parent_at))
+    fork->parent_at++;
+  return fork->parent_at;
+}
+
 void coordinator_pins_settle(struct coordinator *coordinator) {
   uint64_t *pins;
   if (!coordinator->has_pins)
@@ -33,11 +47,10 @@ void coordinator_pins_settle(struct coordinator *coordinator) {
   memset(pins, 0xff, (size_t)coordinator->n_runs * sizeof *pins);
   for (int i = 0; i < coordinator->n_runs; i++) {
     struct run *fork = coordinator->runs[i];
-    int at = 0;
+    int at;
     if (!is_waiting(fork))
       continue;
-    while (at < coordinator->n_runs && strcmp(coordinator->runs[at]->id, fork->origin.parent))
-      at++;
+    at = find_parent(coordinator, fork);
     if (!settle_fork(coordinator, fork, at < coordinator->n_runs ? coordinator->runs[at] : NULL))
       continue;
     coordinator->has_pins = true;
@@ -115,15 +128,6 @@ static void set_pin(struct run *run, uint64_t pin) {
   log_event(LOG_DEBUG, "coordinator", "pin", "run=%s step=%llu", run->id, (unsigned long long)pin);
   run->pin = pin;
   run->is_view_due |= run->state == WEIR__RUN_STATE__RUNNING;
-}
-
-bool coordinator_is_pinned(const struct coordinator *coordinator, const struct run *run, uint64_t step) {
-  for (int i = 0; i < coordinator->n_runs && coordinator->has_pins; i++) {
-    const struct run *fork = coordinator->runs[i];
-    if (is_waiting(fork) && fork->origin.step == step && strcmp(fork->origin.parent, run->id) == 0)
-      return true;
-  }
-  return false;
 }
 
 void coordinator_run_based(struct coordinator *coordinator, const struct based_run *based) {

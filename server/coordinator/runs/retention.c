@@ -6,7 +6,6 @@
 #include "common/base/message.h"
 #include "model/metrics/metric.h"
 #include "server/coordinator/runs/checkpoints.h"
-#include "server/coordinator/runs/runs.h"
 #include "server/coordinator/state/action.h"
 #include "server/coordinator/state/event_log.h"
 #include "server/coordinator/state/run.h"
@@ -95,9 +94,9 @@ void coordinator_checkpoint_evaluated(struct run *run, const Weir__EvalEvent *ev
   run->is_save_due = true;
 }
 
-/* The newest ones, the best one, the last version, the one at which a fork began, and those that forks wait
-   for. Those that cannot be read count for nothing, and go once they are older than all that are kept for
-   being new. */
+/* The newest ones, the best one, the last version, and the one at which a fork began. Those that cannot be
+   read count for nothing, and go once they are older than all that are kept for being new. A version that
+   forks wait for is the newest until they have it. */
 void coordinator_checkpoints_retain(struct coordinator *coordinator, struct run *run) {
   const Weir__CheckpointSpec *spec = run->spec->checkpoint;
   int keep = (int)spec->keep, best = find_best(run), newer = 0;
@@ -105,8 +104,7 @@ void coordinator_checkpoints_retain(struct coordinator *coordinator, struct run 
     const Weir__CheckpointInfo *info = run->checkpoints[at];
     bool is_old = newer >= keep;
     newer += !info->unreadable;
-    if (is_old && at != best && info->step != coordinator_last_version(run) &&
-        info->step != run->origin.step && !coordinator_is_pinned(coordinator, run, info->step))
+    if (is_old && at != best && info->step != coordinator_last_version(run) && info->step != run->origin.step)
       coordinator_checkpoint_drop(coordinator, run, info->step);
   }
 }

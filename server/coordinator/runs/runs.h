@@ -113,8 +113,6 @@ void coordinator_clock_stop(struct coordinator *coordinator, struct run *run);
 /* Forks that wait go on where they can, or fail where their version will not be made; runs know what is
    waited for. */
 void coordinator_pins_settle(struct coordinator *coordinator);
-/* Whether a fork needs the run's checkpoint of that version. */
-bool coordinator_is_pinned(const struct coordinator *coordinator, const struct run *run, uint64_t step);
 /* The shell has taken over the base of a fork, or could not. */
 void coordinator_run_based(struct coordinator *coordinator, const struct based_run *based);
 

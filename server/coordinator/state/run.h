@@ -85,6 +85,7 @@ struct run {
   uint64_t server_bytes; /* that servers take for it together (room.h) */
 
   struct origin origin;
+  int parent_at;      /* where its parent was found among the runs last (pins.c) */
   bool is_base_asked; /* the shell takes over its base, which was to come */
   uint64_t base_ms;   /* is asked not before */
   bool is_adopting;   /* its parent stands at its base until its servers have loaded that from memory */

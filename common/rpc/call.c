@@ -4,6 +4,7 @@
    and its client's end is noticed. */
 #include "common/rpc/call.h"
 
+#include <grpc/grpc_security.h>
 #include <grpc/slice.h>
 #include <grpc/support/alloc.h>
 #include <stdarg.h>
@@ -117,6 +118,35 @@ static void call_receive(struct rpc_call *call) {
     start_receiving(call);
 }
 
+/* Before anything of the call is received. */
+static int check_caller(const struct rpc_call *call, struct err *err) {
+  const struct rpc_method_def *def = call->route->def;
+  struct cert_holder holder;
+  char uri[CERT_TEXT_SIZE];
+  if (!rpc_server_has_tls(call->server))
+    return 0;
+  if (!rpc_call_holder(call, &holder))
+    return err_set(err, ERR_DENIED, "the certificate names no member or client of Weir");
+  if (rpc_callers_hold(def->callers, &holder))
+    return 0;
+  cert_holder_uri(&holder, uri);
+  return err_set(err, ERR_DENIED, "%s is for %s: the certificate is that of %s", def->path,
+                 rpc_callers_name(def->callers), uri);
+}
+
+static void call_begin(struct rpc_call *call) {
+  struct err err = ERR_NONE;
+  if (check_caller(call, &err)) {
+    log_event(LOG_WARN, "rpc", "denied", "method=%s peer=%s reason=\"%s\"", call->route->def->path,
+              rpc_call_peer(call), err.text);
+    rpc_call_finish(call, &err);
+    return;
+  }
+  if (call->route->def->request.bytes_field)
+    call->place = (struct rpc_intake_place){rpc_server_intake(call->server), .admitted = on_admitted};
+  call_receive(call);
+}
+
 static void on_accepted(struct rpc_event *event, bool ok) {
   struct rpc_call *call = RPC_EVENT_OWNER(event, struct rpc_call, accepted);
   grpc_op close = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER,
@@ -128,9 +158,7 @@ static void on_accepted(struct rpc_event *event, bool ok) {
     rpc_start_batch(call->call, &close, 1, &call->closed);
   }
   if (ok && call->route) {
-    if (call->route->def->request.bytes_field)
-      call->place = (struct rpc_intake_place){rpc_server_intake(call->server), .admitted = on_admitted};
-    call_receive(call);
+    call_begin(call);
   } else if (ok) {
     char *path = grpc_slice_to_c_string(call->details.method);
     rpc_call_fail(call, ERR_UNSUPPORTED, "no method '%.200s' is served here", path);
@@ -375,6 +403,22 @@ size_t rpc_call_waiting(struct rpc_call *call) {
   waiting = call->outbox.count + call->is_sending;
   pthread_mutex_unlock(&call->lock);
   return waiting;
+}
+
+bool rpc_call_holder(const struct rpc_call *call, struct cert_holder *holder) {
+  grpc_auth_context *context = rpc_server_has_tls(call->server) ? grpc_call_auth_context(call->call) : NULL;
+  grpc_auth_property_iterator properties =
+      grpc_auth_context_find_properties_by_name(context, GRPC_PEER_SPIFFE_ID_PROPERTY_NAME);
+  const grpc_auth_property *uri = context ? grpc_auth_property_iterator_next(&properties) : NULL;
+  char text[CERT_TEXT_SIZE];
+  struct err err;
+  bool is_named = uri && uri->value_length < sizeof text;
+  if (is_named) {
+    snprintf(text, sizeof text, "%.*s", (int)uri->value_length, uri->value);
+    is_named = cert_holder_read(text, holder, &err) == 0;
+  }
+  grpc_auth_context_release(context);
+  return is_named;
 }
 
 const char *rpc_call_peer(const struct rpc_call *call) {

@@ -20,6 +20,7 @@ void rpc_call_accept(struct rpc_server *server, struct rpc_queue *queue);
 const struct rpc_route *rpc_server_route(const struct rpc_server *server, grpc_slice path);
 grpc_server *rpc_server_core(struct rpc_server *server);
 struct rpc_intake *rpc_server_intake(struct rpc_server *server);
+bool rpc_server_has_tls(const struct rpc_server *server);
 void rpc_server_call_begins(struct rpc_server *server);
 void rpc_server_call_ended(struct rpc_server *server); /* its memory is gone */
 

@@ -5,6 +5,7 @@
 #include <grpc/grpc.h>
 #include <pthread.h>
 
+#include "common/rpc/callers.h"
 #include "common/rpc/rpc.h"
 #include "common/rpc/wire.h"
 
@@ -56,6 +57,7 @@ void __tsan_acquire(void *);
 struct rpc_method_def {
   const char *path;
   struct wire_type request, reply;
+  enum rpc_callers callers;
 };
 
 extern const struct rpc_method_def rpc_method_defs[RPC_METHODS];

@@ -19,10 +19,11 @@ void rpc_method_service(enum rpc_method_id id, char *out, size_t size) {
   ((request_bytes) || (reply_bytes) ? RPC_BLOCK_MESSAGE_BYTES_MAX : WIRE_MESSAGE_BYTES_MAX)
 
 const struct rpc_method_def rpc_method_defs[RPC_METHODS] = {
-#define METHOD(id, path, request, reply, request_bytes, reply_bytes)                                         \
+#define METHOD(id, path, request, reply, request_bytes, reply_bytes, callers)                                \
   [RPC_##id] = {path,                                                                                        \
                 {&request##__descriptor, request_bytes, LIMIT(request_bytes, reply_bytes)},                  \
-                {&reply##__descriptor, reply_bytes, LIMIT(request_bytes, reply_bytes)}},
+                {&reply##__descriptor, reply_bytes, LIMIT(request_bytes, reply_bytes)},                      \
+                CALLERS_##callers},
 #include "common/rpc/methods.def"
 #undef METHOD
 };

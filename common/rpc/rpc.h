@@ -16,7 +16,7 @@
 #include "common/base/memory.h"
 
 enum rpc_method_id {
-#define METHOD(id, path, request, reply, request_bytes, reply_bytes) RPC_##id,
+#define METHOD(id, path, request, reply, request_bytes, reply_bytes, callers) RPC_##id,
 #include "common/rpc/methods.def"
 #undef METHOD
   RPC_METHODS

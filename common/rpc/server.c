@@ -23,6 +23,7 @@ struct rpc_server {
   struct rpc_reflection *reflection;
   struct rpc_intake *intake;
   struct rpc_port_keys *keys;
+  bool has_tls;
   struct rpc_event shut;
 
   pthread_mutex_t lock;
@@ -64,6 +65,7 @@ int rpc_server_start(const struct rpc_server_options *options, struct rpc_server
   add_services(server, options);
   server->core = core_new();
   server->keys = rpc_port_keys_new(options->tls);
+  server->has_tls = options->tls;
   server->n_queues = options->threads > 0 ? options->threads : 1;
   server->queues = mem_new((size_t)server->n_queues * sizeof *server->queues);
   for (int i = 0; i < server->n_queues; i++) {
@@ -152,6 +154,10 @@ static int listen_on(struct rpc_server *server, const char *address, struct err 
 
 grpc_server *rpc_server_core(struct rpc_server *server) {
   return server->core;
+}
+
+bool rpc_server_has_tls(const struct rpc_server *server) {
+  return server->has_tls;
 }
 
 struct rpc_intake *rpc_server_intake(struct rpc_server *server) {

@@ -75,7 +75,9 @@ void rpc_call_fail(struct rpc_call *call, enum err_code code, const char *format
 void *rpc_call_context(const struct rpc_call *call);
 void rpc_call_set_user(struct rpc_call *call, void *user);
 void *rpc_call_user(const struct rpc_call *call);
-size_t rpc_call_waiting(struct rpc_call *call);         /* messages not yet written */
+size_t rpc_call_waiting(struct rpc_call *call); /* messages not yet written */
+/* Whose certificate the caller has shown. False: there is no TLS, or the certificate names nobody. */
+bool rpc_call_holder(const struct rpc_call *call, struct cert_holder *holder);
 const char *rpc_call_peer(const struct rpc_call *call); /* "ipv4:127.0.0.1:4242", for logs */
 
 #endif

@@ -201,4 +201,5 @@ def test_show_shows_an_authority():
         assert serial.split("=")[1].strip() in shown and "role" not in shown, shown
 
 
-main(globals())
+if __name__ == "__main__":
+    main(globals())

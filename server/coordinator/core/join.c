@@ -24,6 +24,7 @@
 enum { MEMBERS_MAX = 4096, TEXT_MAX = 255, FINGERPRINT_MAX = 1023, HOSTED_MAX = 1000, FIRST_TERM = 1 };
 
 static int hello_check(const struct coordinator *coordinator, const Weir__Hello *hello, struct err *err);
+static int former_check(const struct coordinator *coordinator, const Weir__Hello *hello, struct err *err);
 static void replace_former(struct coordinator *coordinator, const Weir__Hello *hello);
 static void term_outlived(struct coordinator *coordinator, uint64_t key, uint64_t term);
 static struct member *member_new(struct coordinator *coordinator, uint64_t key, const Weir__Hello *hello);
@@ -92,18 +93,34 @@ static int hello_check(const struct coordinator *coordinator, const Weir__Hello 
     return err_prefix(err, "the hello's labels");
   if (coordinator->n_members == MEMBERS_MAX)
     return err_set(err, ERR_BUSY, "the cluster is full: it has %d members", MEMBERS_MAX);
-  return 0;
+  return former_check(coordinator, hello, err);
 }
 
 /* A link may look alive long after its other end gave it up. The same process on a new one, or another
    process on the address that a server had, says that the former membership is over. */
+static bool is_former(const struct member *member, const Weir__Hello *hello) {
+  bool is_same_host = member->role == hello->role && strcmp(member->host, hello->host) == 0;
+  bool is_same_process = member->pid == hello->pid && strcmp(member->id, hello->id) == 0;
+  bool is_same_address = hello->role == WEIR__ROLE__SERVER && strcmp(member->address, hello->address) == 0;
+  return is_same_host && (is_same_process || is_same_address);
+}
+
+/* Host, process and id are a member's own words: no certificate ends the membership of another one's holder.
+ */
+static int former_check(const struct coordinator *coordinator, const Weir__Hello *hello, struct err *err) {
+  for (int i = 0; i < coordinator->n_members; i++) {
+    const struct member *member = coordinator->members[i];
+    if (is_former(member, hello) && strcmp(member->holder, hello->holder) != 0)
+      return err_set(err, ERR_DENIED, "%s is there already, by a certificate of the name '%s', not '%.80s'",
+                     member->id, member->holder, hello->holder);
+  }
+  return 0;
+}
+
 static void replace_former(struct coordinator *coordinator, const Weir__Hello *hello) {
   for (int i = coordinator->n_members - 1; i >= 0; i--) {
     struct member *member = coordinator->members[i];
-    bool is_same_host = member->role == hello->role && strcmp(member->host, hello->host) == 0;
-    bool is_same_process = member->pid == hello->pid && strcmp(member->id, hello->id) == 0;
-    bool is_same_address = hello->role == WEIR__ROLE__SERVER && strcmp(member->address, hello->address) == 0;
-    if (!is_same_host || (!is_same_process && !is_same_address))
+    if (!is_former(member, hello))
       continue;
     coordinator_close_link(coordinator, member->key, ERR_UNAVAILABLE, "it has joined again");
     coordinator_member_left(coordinator, member, "it has joined again");
@@ -120,6 +137,7 @@ static struct member *member_new(struct coordinator *coordinator, uint64_t key, 
   member->host = text_copy_clean(hello->host, TEXT_MAX);
   member->address = text_copy_clean(hello->address, TEXT_MAX);
   member->device = text_copy_clean(hello->device, TEXT_MAX);
+  member->holder = text_copy_clean(hello->holder, TEXT_MAX);
   member->shm_host = text_copy_clean(hello->shm_host, TEXT_MAX);
   member->fingerprint = text_copy_clean(hello->fingerprint, FINGERPRINT_MAX);
   member->labels = labels_copy((struct labels){hello->labels, hello->n_labels});

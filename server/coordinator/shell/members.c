@@ -1,6 +1,7 @@
 /* Links to members: the stream Join. A link is known to gRPC's thread and to the event loop; the event loop
    alone sends on it, finishes it and frees it, the latter when gRPC has said that it is closed. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/log.h"
 #include "common/base/message.h"
@@ -88,19 +89,43 @@ static void link_receive(struct task *task) {
   free(item);
 }
 
+/* Whether it may be what it says to be; holder: the name in its certificate, "" without TLS. */
+static int check_holder(const struct link *link, const Weir__Hello *hello, char holder[CERT_WORD_SIZE],
+                        struct err *err) {
+  enum cert_role role = hello->role == WEIR__ROLE__SERVER ? CERT_SERVER : CERT_WORKER;
+  struct cert_holder shown;
+  *holder = '\0';
+  if (!rpc_call_holder(link->call, &shown))
+    return 0;
+  memcpy(holder, shown.name, CERT_WORD_SIZE);
+  if (cert_role_covers(shown.role, role))
+    return 0;
+  return err_set(err, ERR_DENIED, "the hello is that of a %s, the certificate that of the %s '%s'",
+                 cert_role_name(role), cert_role_name(shown.role), shown.name);
+}
+
 static void link_take(struct link *link, const Weir__MemberMessage *message) {
+  char holder[CERT_WORD_SIZE];
+  struct err err = ERR_NONE;
+  Weir__Hello hello;
   struct coordinator_event event = {.member = link->key};
   bool is_hello = message->body_case == WEIR__MEMBER_MESSAGE__BODY_HELLO;
   if (is_hello == link->is_introduced) {
     link_left(link, ERR_INVALID, is_hello ? "it said hello twice" : "its first message is no hello");
     return;
   }
+  if (is_hello && check_holder(link, message->hello, holder, &err)) {
+    link_left(link, err.code, err.text);
+    return;
+  }
   if (is_hello) {
+    hello = *message->hello;
+    hello.holder = holder;
     link->is_introduced = true;
     link->next = link->shell->links;
     link->shell->links = link;
     event.kind = EVENT_MEMBER_JOINED;
-    event.hello = message->hello;
+    event.hello = &hello;
   } else {
     event.kind = EVENT_MEMBER_MESSAGE;
     event.message = message;

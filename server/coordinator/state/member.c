@@ -46,6 +46,7 @@ void coordinator_member_free(struct member *member) {
   free(member->address);
   free(member->device);
   free(member->shm_host);
+  free(member->holder);
   labels_free(&member->labels);
   free(member->fingerprint);
   free(member->message);

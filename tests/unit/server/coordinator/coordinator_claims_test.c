@@ -283,6 +283,33 @@ static void what_a_hello_says_of_resting_runs_need_not_be_true(void **state) {
   assert_state(f, RUN2, WEIR__RUN_STATE__RUNNING);
 }
 
+static void two_runs_beside_a_held_one_never_wait_for_it(void **state) {
+  struct core_fixture *f = *state;
+  f->hold = 4;
+  core_run_begin(f, 1);
+  reports_steps(f, S1, RUN, 0, 4);
+  reports_held(f, S1, RUN, 4), reports_held(f, S2, RUN, 4);
+  assert_state(f, RUN, WEIR__RUN_STATE__HELD);
+  f->hold = 0;
+  user_submits(f, RUN2, 1, 1);
+  user_submits(f, RUN3, 1, 1);
+  assert_string_equal(f->told[W1].load, RUN2);
+  assert_string_equal(f->told[W2].load, RUN3);
+  worker_loads(f, W1, RUN2), worker_loads(f, W2, RUN3);
+  for (uint64_t server = S1; server <= S2; server++)
+    server_loads(f, server, RUN2), server_loads(f, server, RUN3);
+  for (uint64_t step = 0; step < STEPS - 1; step++) { /* longer than any turn */
+    time_passes(f, 3000);
+    assert_string_equal(info_of_run(f, RUN2).message, "");
+    assert_string_equal(info_of_run(f, RUN3).message, "");
+    assert_int_equal(info_of_run(f, RUN2).workers + info_of_run(f, RUN3).workers, 2);
+    for (uint64_t member = S1; member <= W2; member++)
+      member_beats(f, member);
+    reports_step(f, S1, RUN2, step), reports_step(f, S1, RUN3, step);
+  }
+  assert_state(f, RUN, WEIR__RUN_STATE__HELD);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, core_setup, core_teardown)
   const struct CMUnitTest tests[] = {
@@ -300,6 +327,7 @@ int main(void) {
       TEST(a_free_worker_goes_to_the_run_that_it_has_loaded),
       TEST(what_a_hello_says_of_resting_runs_need_not_be_true),
       TEST(a_worker_that_drains_has_no_work_under_another_coordinator_either),
+      TEST(two_runs_beside_a_held_one_never_wait_for_it),
   };
 #undef TEST
   log_set_level(LOG_ERROR);

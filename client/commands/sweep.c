@@ -194,7 +194,7 @@ static int show_best(const struct args *args, struct connection *connection, Wei
   }
   printf("trial  %u\nrun    %s\n", best->number, best->run);
   if (sweep_steps_at(info, best->n_results))
-    printf("step   %" PRIu64 "\n", sweep_steps_at(info, best->n_results));
+    printf("step   %" PRIu64 "\n", sweep_run_step_at(info, best, best->n_results));
   printf("%s  %s\n", info->spec && info->spec->objective ? info->spec->objective->metric : "value",
          text_number(info->best_value, number));
   for (size_t i = 0; i < best->n_values; i++) {

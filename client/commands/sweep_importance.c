@@ -34,7 +34,8 @@ static const struct option_def importance_options[] = {
      .value = "N",
      .least = 1,
      .most = OPTION_COUNT_MAX,
-     .help = "the rung at which trials are compared. Default: the last one that at least half of the trials "
+     .help = "the rung at which trials are compared, in steps (or samples, as the schedule). Default: the "
+             "last one that at least half of the trials "
              "with results have reached."},
     {.name = "objective",
      .kind = OPTION_TEXT,

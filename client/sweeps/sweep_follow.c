@@ -114,7 +114,7 @@ static void tell_results(FILE *file, const Weir__SweepInfo *info, size_t *n_told
       if (is_failure)
         fprintf(file, "failed: %s", trial->failure);
       else if (info->spec && info->spec->schedule && n_told[i] < info->spec->schedule->n_rungs)
-        fprintf(file, "step %" PRIu64 "  %s", info->spec->schedule->rungs[n_told[i]],
+        fprintf(file, "%s %" PRIu64 "  %s", sweep_unit(info), info->spec->schedule->rungs[n_told[i]],
                 sweep_objectives_text(info, trial, n_told[i], numbers));
       else
         fputs(sweep_objectives_text(info, trial, n_told[i], numbers), file);
@@ -250,7 +250,7 @@ static char *trial_line(const Weir__SweepInfo *info, const Weir__SweepTrial *tri
   fprintf(line, "{\"trial\":%u,\"state\":\"%s\",", trial->number, trial->state);
   if (trial->has_parent && schedule && trial->parent_rung < schedule->n_rungs)
     fprintf(line, "\"parent\":%u,\"parent_step\":%" PRIu64 ",", trial->parent,
-            schedule->rungs[trial->parent_rung]);
+            sweep_run_step_at(info, trial, trial->parent_rung + 1));
   fputs("\"values\":{", line);
   for (size_t i = 0; i < trial->n_values; i++) {
     fputs(i ? "," : "", line);
@@ -262,7 +262,9 @@ static char *trial_line(const Weir__SweepInfo *info, const Weir__SweepTrial *tri
   for (size_t i = 0; i < trial->n_results; i++) {
     fprintf(line, "%s{\"rung\":%zu", i ? "," : "", i);
     if (schedule && i < schedule->n_rungs)
-      fprintf(line, ",\"steps\":%" PRIu64, schedule->rungs[i]);
+      fprintf(line, ",\"steps\":%" PRIu64, sweep_run_step_at(info, trial, i + 1));
+    if (schedule && i < schedule->n_rungs && trial->batch > 0)
+      fprintf(line, ",\"samples\":%" PRIu64, schedule->rungs[i]);
     fprintf(line, ",\"value\":%s", text_number(trial->results[i], number));
     print_others(line, info, trial, i);
     fputc('}', line);
@@ -305,7 +307,7 @@ static void write_lineage(FILE *file, const Weir__SweepInfo *info, const Weir__S
   uint64_t step = 0;
   if (parent && parent->number < trial->number && trial->parent_rung < info->spec->schedule->n_rungs) {
     write_lineage(file, info, parent);
-    step = info->spec->schedule->rungs[trial->parent_rung];
+    step = sweep_run_step_at(info, trial, trial->parent_rung + 1);
   }
   fprintf(file, "# from step %" PRIu64 ", trial %u: %s\n", step, trial->number,
           sweep_values_text(trial, values));
@@ -335,7 +337,7 @@ static int write_best_spec(const Weir__SweepInfo *info, const Weir__SweepTrial *
   if (schedule->n_rungs && submission->spec->train->has_epochs)
     settings[n++] = mem_strdup("train.epochs=null");
   if (schedule->n_rungs)
-    settings[n++] = mem_printf("train.steps=%" PRIu64, schedule->rungs[schedule->n_rungs - 1]);
+    settings[n++] = mem_printf("train.steps=%" PRIu64, sweep_run_step_at(info, best, schedule->n_rungs));
   for (size_t i = 0; i < best->n_values; i++)
     settings[n++] = mem_printf("%s=%s", best->values[i]->path, best->values[i]->value);
   source.n_settings = n;

@@ -154,7 +154,7 @@ void sweep_importance_print(FILE *file, const struct sweep_importance *own, bool
   struct table table;
   fprintf(file, "%s", own->info->spec->objective->metric);
   if (own->steps)
-    fprintf(file, " at step %" PRIu64, own->steps);
+    fprintf(file, " at %s %" PRIu64, sweep_unit(own->info), own->steps);
   fprintf(file, " of %d trials\n", own->n_trials);
   table_init(&table, headings);
   for (int i = 0; i < own->space->n; i++) {

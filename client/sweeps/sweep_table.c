@@ -31,6 +31,16 @@ uint64_t sweep_steps_at(const Weir__SweepInfo *info, size_t n_results) {
   return schedule->rungs[n_results > schedule->n_rungs ? schedule->n_rungs - 1 : n_results - 1];
 }
 
+uint64_t sweep_run_step_at(const Weir__SweepInfo *info, const Weir__SweepTrial *trial, size_t n_results) {
+  uint64_t at = sweep_steps_at(info, n_results);
+  return trial->batch > 0 ? (at + trial->batch - 1) / trial->batch : at;
+}
+
+const char *sweep_unit(const Weir__SweepInfo *info) {
+  const Weir__SweepSchedule *schedule = info->spec ? info->spec->schedule : NULL;
+  return schedule && schedule->unit && strcmp(schedule->unit, "samples") == 0 ? "sample" : "step";
+}
+
 bool sweep_came_to(const Weir__SweepTrial *trial, size_t rung) {
   return rung < trial->n_results && !(trial->has_parent && rung <= trial->parent_rung);
 }
@@ -215,7 +225,7 @@ static void columns_init(struct columns *columns, const Weir__SweepInfo *info) {
   for (size_t r = 0; r < columns->n_rungs; r++)
     column_add(columns, arena_printf(&columns->arena, ">%s@%" PRIu64, r ? "" : metric, schedule->rungs[r]));
   if (columns->n_rungs == 0 && schedule->n_rungs > 0)
-    column_add(columns, ">STEP");
+    column_add(columns, arena_printf(&columns->arena, ">%s", upper(&columns->arena, sweep_unit(info))));
   if (columns->n_rungs == 0)
     column_add(columns, arena_printf(&columns->arena, ">%s", metric));
   if (sweep_objectives(info) > 1)
@@ -332,7 +342,7 @@ void sweep_print_csv(FILE *file, const Weir__SweepInfo *info) {
     const Weir__SweepTrial *trial = ranking[i].trial;
     fprintf(file, "%u,%s,%s,", trial->number, trial->run, trial->state);
     if (sweep_steps_at(info, trial->n_results))
-      fprintf(file, "%" PRIu64, sweep_steps_at(info, trial->n_results));
+      fprintf(file, "%" PRIu64, sweep_run_step_at(info, trial, trial->n_results));
     print_result(file, trial, trial->n_results - 1); /* of none: past the last */
     for (size_t r = 0; r < schedule->n_rungs; r++)
       print_result(file, trial, r);
@@ -343,7 +353,8 @@ void sweep_print_csv(FILE *file, const Weir__SweepInfo *info) {
     print_others(file, info, trial);
     print_field(file, trial->failure, false);
     if (trial->has_parent)
-      fprintf(file, ",%u,%" PRIu64 "\n", trial->parent, sweep_steps_at(info, trial->parent_rung + 1));
+      fprintf(file, ",%u,%" PRIu64 "\n", trial->parent,
+              sweep_run_step_at(info, trial, trial->parent_rung + 1));
     else
       fputs(",,\n", file);
   }

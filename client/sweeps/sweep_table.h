@@ -28,8 +28,11 @@ const char *sweep_cell(const Weir__SweepTrial *trial, const Weir__Dimension *dim
 /* A trial by its number; NULL: there is none. */
 const Weir__SweepTrial *sweep_find_trial(const Weir__SweepInfo *info, uint32_t number);
 bool sweep_is_max(const Weir__SweepInfo *info); /* the objective's goal */
-/* The step of a trial's n_results-th result; 0: not known. */
+/* The rung of an n_results-th result, in the unit of rungs; 0: not known. */
 uint64_t sweep_steps_at(const Weir__SweepInfo *info, size_t n_results);
+/* The same as a step of the trial's run. */
+uint64_t sweep_run_step_at(const Weir__SweepInfo *info, const Weir__SweepTrial *trial, size_t n_results);
+const char *sweep_unit(const Weir__SweepInfo *info); /* of rungs: "step" or "sample" */
 /* Whether the trial came to that rung itself: of a fork the first results are its parent's. */
 bool sweep_came_to(const Weir__SweepTrial *trial, size_t rung);
 const char *sweep_number(double value, char text[OUTPUT_TEXT_MAX]); /* four digits: "0.8512", "0.000123" */

@@ -61,7 +61,7 @@ static double steps_ahead(const Weir__SweepInfo *info, const Weir__SweepTrial *t
   double to = (double)sweep_steps_at(info, trial->n_results + 1), at = from;
   for (size_t i = 0; i < info->n_progress; i++)
     if (info->progress[i]->trial == trial->number)
-      at = (double)info->progress[i]->step;
+      at = (double)info->progress[i]->step * (trial->batch > 0 ? trial->batch : 1);
   return to - fmin(fmax(at, from), to);
 }
 
@@ -134,7 +134,7 @@ static void print_budget(FILE *file, const struct sweep_view *view, const Weir__
   }
   print_of(file, info->begun, budget->trials, budget->has_trials, "trials");
   if (info->spec->schedule->n_rungs > 0)
-    print_of(file, sweep_done(info), (double)budget->steps, budget->has_steps, "steps");
+    print_of(file, sweep_done(info), (double)budget->steps, budget->has_steps, info->spec->schedule->unit);
   fprintf(file, "  %s", output_duration(info->seconds, text));
   if (budget->has_seconds)
     fprintf(file, "/%s", output_duration(budget->seconds, text));
@@ -162,7 +162,7 @@ static void print_best(FILE *file, const Weir__SweepInfo *info, const struct liv
   fprintf(file, "best %s%s %s%s", style->is_coloured ? "\033[1m" : "", info->spec->objective->metric,
           sweep_number(info->best_value, value), style->is_coloured ? "\033[0m" : "");
   if (info->spec->schedule->n_rungs > 0)
-    fprintf(file, " at step %" PRIu64, sweep_steps_at(info, best->n_results));
+    fprintf(file, " at %s %" PRIu64, sweep_unit(info), sweep_steps_at(info, best->n_results));
   fprintf(file, "  trial %u  %s\n", best->number, sweep_short_values(info, best, values));
   if (info->n_front)
     fprintf(file, "front of %zu trials: %s\n", info->n_front, front_text(info, values));
@@ -201,7 +201,8 @@ static void print_counts(FILE *file, const Weir__SweepInfo *info) {
 /* How many trials came to each rung, and the best value there. */
 static void print_rungs(FILE *file, const Weir__SweepInfo *info) {
   const Weir__SweepSchedule *schedule = info->spec->schedule;
-  static const char *const headings[] = {">STEP", ">TRIALS", ">ON THE WAY", ">BEST", NULL};
+  bool is_by_step = strcmp(sweep_unit(info), "step") == 0;
+  const char *const headings[] = {is_by_step ? ">STEP" : ">SAMPLE", ">TRIALS", ">ON THE WAY", ">BEST", NULL};
   bool is_max = sweep_is_max(info);
   struct table table;
   if (schedule->n_rungs == 0)
@@ -250,7 +251,8 @@ const char *sweep_sparkline(const float *values, int n, bool is_unicode, char te
 static void progress_text(const Weir__SweepInfo *info, const Weir__SweepTrial *trial,
                           const Weir__SweepProgress *progress, const struct live_style *style,
                           char text[PROGRESS_BAR_MAX + 64]) {
-  uint64_t from = sweep_steps_at(info, trial->n_results), to = sweep_steps_at(info, trial->n_results + 1);
+  uint64_t from = sweep_run_step_at(info, trial, trial->n_results);
+  uint64_t to = sweep_run_step_at(info, trial, trial->n_results + 1);
   char bar[PROGRESS_BAR_MAX];
   if (to == 0)
     to = progress->steps;

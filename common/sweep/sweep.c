@@ -48,6 +48,7 @@ int sweep_new(const Weir__SweepSpec *spec, const Weir__RunSpec *base, struct swe
   for (size_t i = 0; i < spec->n_objectives; i++)
     sweep->are_max[i] = strcmp(spec->objectives[i]->goal, "max") == 0;
   sweep->is_by_arrival = strcmp(spec->order, "arrival") == 0;
+  sweep->is_by_samples = strcmp(schedule->unit, "samples") == 0;
   sweep->n_rungs = schedule->n_rungs ? (int)schedule->n_rungs : 1;
   for (size_t i = 0; i < schedule->n_rungs; i++)
     sweep->rungs[i] = schedule->rungs[i];

@@ -54,11 +54,12 @@ struct sweep_trial {
   char *failure;                /* NULL: it has not failed */
   bool is_bad_input;
   enum sweep_trial_state state;
-  double cost;   /* in virtual time, of a step; of the whole trial where there are no rungs */
-  double end;    /* in virtual time, of what it computes now */
-  bool is_known; /* the outcome of that was told, and is not in the log yet */
-  uint64_t told; /* how many outcomes the sweep was told before this one */
-  char *known;   /* the value's text; NULL: it has failed */
+  uint32_t batch; /* samples of a step */
+  double cost;    /* in virtual time, of a step; of the whole trial where there are no rungs */
+  double end;     /* in virtual time, of what it computes now */
+  bool is_known;  /* the outcome of that was told, and is not in the log yet */
+  uint64_t told;  /* how many outcomes the sweep was told before this one */
+  char *known;    /* the value's text; NULL: it has failed */
   double known_others[SWEEP_OBJECTIVES_MAX - 1];
   char *known_failure;
   bool known_bad_input;
@@ -80,6 +81,7 @@ struct sweep {
   bool are_max[SWEEP_OBJECTIVES_MAX]; /* their goals */
   bool is_max;                        /* the first one's */
   bool costs_differ;                  /* between trials */
+  bool is_by_samples;                 /* rungs are numbers of samples, not of steps */
   uint64_t rungs[SWEEP_RUNGS_MAX];    /* ascending; a single 0: the end of the run, whatever step that is */
   int n_rungs;
   struct sweep_trial *trials;
@@ -91,7 +93,7 @@ struct sweep {
   double now;           /* virtual */
   bool is_by_arrival;   /* order: arrival */
   uint64_t n_told;      /* outcomes that it was told */
-  uint64_t begun_steps; /* of all trials, those that run included */
+  uint64_t begun_steps; /* of all trials, those that run included, in the unit of rungs */
   uint64_t n_records;   /* in the log */
   int64_t from_unix_ms; /* since when budget.seconds count; 0: since it was submitted */
   char *end;            /* why it has ended; NULL: it has not */
@@ -109,6 +111,9 @@ enum sweep_turn {
 
 /* *record, of SWEEP_DECIDED, is freed with message_free. The sweep is not changed. */
 enum sweep_turn sweep_next(const struct sweep *sweep, Weir__SweepRecord **record);
+
+/* What can be checked of `from` without the sweeps that it names. Errors: INVALID, "from: ...". */
+int sweep_check_from(const Weir__SweepSpec *spec, struct err *err);
 
 /* A sweep of which another one learns. */
 struct sweep_other {
@@ -140,6 +145,10 @@ void sweep_tell(struct sweep *sweep, uint32_t trial, int rung, const struct swee
    freed with spec_free. Errors: INVALID, of values that do not go together. */
 int sweep_trial_spec(const struct sweep *sweep, const struct sweep_trial *trial, Weir__RunSpec **out,
                      struct err *err);
+
+/* The version of the trial's run at a rung: by samples, the first that has seen so many. 0: the run's last,
+   where there are no rungs. */
+uint64_t sweep_rung_step(const struct sweep *sweep, const struct sweep_trial *trial, int rung);
 
 /* The trial that is best so far: among those that have come furthest and have not failed, the one with the
    best value there; of several objectives by the first, then by the next. NULL: none has a result. */

@@ -9,7 +9,7 @@
 #include "common/sweep/sweep.h"
 
 /* So that a record fits a reply with others. */
-enum { EARLIER_TRIALS_MAX = 1000, EARLIER_BYTES_MAX = 512 * 1024 };
+enum { FROM_MAX = 16, EARLIER_TRIALS_MAX = 1000, EARLIER_BYTES_MAX = 512 * 1024 };
 
 /* A sweep that learns of another one. */
 struct learning {
@@ -20,6 +20,24 @@ struct learning {
   int rungs[SWEEP_RUNGS_MAX];     /* the sweep's for each of the other's; -1: none */
   Weir__SweepEarlierTrial *trial; /* under way */
 };
+
+int sweep_check_from(const Weir__SweepSpec *spec, struct err *err) {
+  if (spec->n_from > FROM_MAX)
+    return err_set(err, ERR_INVALID, "from: %zu sweeps; at most %d", spec->n_from, FROM_MAX);
+  if (spec->n_from > 0 && !searcher_find(spec->search->name)->learns)
+    return err_set(
+        err, ERR_INVALID,
+        "from: the searcher '%s' does not learn of other sweeps' trials; grid, tpe, bohb and gp do",
+        spec->search->name);
+  for (size_t i = 0; i < spec->n_from; i++) {
+    if (!*spec->from[i])
+      return err_set(err, ERR_INVALID, "from: a sweep is to be named by its id");
+    for (size_t other = 0; other < i; other++)
+      if (strcmp(spec->from[i], spec->from[other]) == 0)
+        return err_set(err, ERR_INVALID, "from: '%.60s' is there twice", spec->from[i]);
+  }
+  return 0;
+}
 
 static int check_objective(const struct learning *learning, struct err *err) {
   const Weir__SweepObjective *own = learning->sweep->spec->objective;
@@ -47,7 +65,7 @@ static void match_rungs(struct learning *learning) {
   for (int i = 0; i < its->n_rungs; i++) {
     learning->rungs[i] = -1;
     for (int r = 0; r < own->n_rungs; r++)
-      if (rung_length(own, r) == rung_length(its, i))
+      if (own->is_by_samples == its->is_by_samples && rung_length(own, r) == rung_length(its, i))
         learning->rungs[i] = r;
   }
 }

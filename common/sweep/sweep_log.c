@@ -101,11 +101,22 @@ static double find_cost(const struct sweep *sweep, const struct sweep_trial *tri
   double cost;
   if (sweep->costs_differ && sweep_trial_spec(sweep, trial, &spec, &ignored) == 0)
     train = spec->train;
-  cost = sweep->rungs[0] > 0 ? train->batch
+  cost = sweep->rungs[0] > 0 ? (sweep->is_by_samples ? 1 : train->batch)
          : train->has_steps  ? (double)train->steps * train->batch
                              : train->epochs;
   spec_free(spec);
   return cost;
+}
+
+/* Likewise. */
+static uint32_t find_batch(const struct sweep *sweep, const struct sweep_trial *trial) {
+  Weir__RunSpec *spec = NULL;
+  struct err ignored = ERR_NONE;
+  uint32_t batch = sweep->base->train->batch;
+  if (sweep->is_by_samples && sweep->costs_differ && sweep_trial_spec(sweep, trial, &spec, &ignored) == 0)
+    batch = spec->train->batch;
+  spec_free(spec);
+  return batch;
 }
 
 static size_t n_others(const struct sweep *sweep) {
@@ -142,6 +153,7 @@ static struct sweep_trial *trial_new(struct sweep *sweep, uint32_t number, const
 
 static void trial_begin(struct sweep *sweep, struct sweep_trial *trial) {
   sweep->n_trials++;
+  trial->batch = find_batch(sweep, trial);
   trial->cost = find_cost(sweep, trial);
   trial_run(sweep, trial);
 }

@@ -15,10 +15,11 @@
 #include "common/sweep/searcher.h"
 #include "model/metrics/metric.h"
 
-enum { NAME_LENGTH_MAX = 30, POINTS_MAX = 1000, FROM_MAX = 16 };
+enum { NAME_LENGTH_MAX = 30, POINTS_MAX = 1000 };
 
 /* Values of a dimension, tried in the run spec. */
 struct attempt {
+  const Weir__SweepSpec *spec;
   const struct space *space;
   int at; /* the dimension's index */
   const Weir__RunSpec *base;
@@ -29,6 +30,7 @@ static int check_schedule(const Weir__SweepSpec *spec, struct err *err);
 static int check_budget(const Weir__SweepSpec *spec, struct err *err);
 static int check_space(Weir__SweepSpec *spec, struct err *err);
 static int make_rungs(Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err);
+static int check_apart(const Weir__SweepSpec *spec, const Weir__RunSpec *run, struct err *err);
 static int check_dimension(const struct attempt *attempt, struct err *err);
 static int check_value(const struct attempt *attempt, double position, struct err *err);
 static int check_forks(const struct attempt *attempt, struct err *err);
@@ -158,16 +160,23 @@ int sweep_spec_check(Weir__SweepSpec *spec, struct err *err) {
              : 0;
 }
 
+static bool is_by_samples(const Weir__SweepSpec *spec) {
+  return strcmp(spec->schedule->unit, "samples") == 0;
+}
+
 /* What users of other programs may look for. */
 static int check_not_there(const Weir__SweepSpec *spec, struct err *err) {
   if (spec->repeats != 1)
     return err_set(err, ERR_INVALID,
                    "repeats: a trial is one run: have train.seed in the space, or train best.yaml with other "
                    "values of train.seed");
-  if (strcmp(spec->schedule->unit, "steps") != 0)
-    return err_set(err, ERR_INVALID,
-                   "schedule.unit: rungs are steps: how many an epoch has, only the data tells; so many "
-                   "samples are steps times train.batch");
+  if (strcmp(spec->schedule->unit, "epochs") == 0)
+    return err_set(
+        err, ERR_INVALID,
+        "schedule.unit: how many samples an epoch has, only the data tells: give rungs in samples");
+  if (strcmp(spec->schedule->unit, "steps") != 0 && !is_by_samples(spec))
+    return err_set(err, ERR_INVALID, "schedule.unit: '%.60s' is not known (known: steps, samples)",
+                   spec->schedule->unit);
   return 0;
 }
 
@@ -202,29 +211,12 @@ static int check_budget(const Weir__SweepSpec *spec, struct err *err) {
     return err_set(err, ERR_INVALID,
                    "budget.steps: without schedule.rungs steps are not counted: use budget.trials");
   if (budget->has_steps && budget->steps < first)
-    return err_set(err, ERR_INVALID, "budget.steps: %llu steps do not reach the first rung, at step %llu",
-                   (unsigned long long)budget->steps, (unsigned long long)first);
+    return err_set(err, ERR_INVALID, "budget.steps: %llu %s do not reach the first rung, at %.*s %llu",
+                   (unsigned long long)budget->steps, schedule->unit, (int)strlen(schedule->unit) - 1,
+                   schedule->unit, (unsigned long long)first);
   if (!budget->has_trials && !budget->has_steps && !budget->has_seconds &&
       strcmp(spec->search->name, "grid") != 0)
     return err_set(err, ERR_INVALID, "budget: it would never end: give trials, steps or seconds");
-  return 0;
-}
-
-static int check_from(const Weir__SweepSpec *spec, struct err *err) {
-  if (spec->n_from > FROM_MAX)
-    return err_set(err, ERR_INVALID, "from: %zu sweeps; at most %d", spec->n_from, FROM_MAX);
-  if (spec->n_from > 0 && !searcher_find(spec->search->name)->learns)
-    return err_set(
-        err, ERR_INVALID,
-        "from: the searcher '%s' does not learn of other sweeps' trials; grid, tpe, bohb and gp do",
-        spec->search->name);
-  for (size_t i = 0; i < spec->n_from; i++) {
-    if (!*spec->from[i])
-      return err_set(err, ERR_INVALID, "from: a sweep is to be named by its id");
-    for (size_t other = 0; other < i; other++)
-      if (strcmp(spec->from[i], spec->from[other]) == 0)
-        return err_set(err, ERR_INVALID, "from: '%.60s' is there twice", spec->from[i]);
-  }
   return 0;
 }
 
@@ -257,7 +249,7 @@ static int check_space(Weir__SweepSpec *spec, struct err *err) {
       err_set(err, ERR_INVALID, "space.%s: a trial ends at the last of schedule.rungs", path);
   }
   if (!err->code && searcher_settle(spec->search, space, err) == 0 && check_points(spec, space, err) == 0)
-    check_from(spec, err);
+    sweep_check_from(spec, err);
   space_free(space);
   return err->code;
 }
@@ -356,14 +348,14 @@ static int check_own(const Weir__SweepSpec *spec, const Weir__RunSpec *base, str
 int sweep_spec_check_base(Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err) {
   bool forks = scheduler_find(spec)->exploit != NULL;
   struct space *space;
-  if (make_rungs(spec, base, err) || check_own(spec, base, err) ||
+  if (make_rungs(spec, base, err) || check_apart(spec, base, err) || check_own(spec, base, err) ||
       (forks && check_not_early("spec", base, err)) || check_metrics(spec, base, err) ||
       (spec->constraint && check_metric("constraint.metric", spec->constraint->metric, base, err)) ||
       space_make(spec, &space, err))
     return err->code;
   for (int i = 0; i < space->n && !err->code; i++)
-    if (check_dimension(&(struct attempt){space, i, base}, err) == 0 && forks)
-      check_forks(&(struct attempt){space, i, base}, err);
+    if (check_dimension(&(struct attempt){spec, space, i, base}, err) == 0 && forks)
+      check_forks(&(struct attempt){spec, space, i, base}, err);
   space_free(space);
   return err->code;
 }
@@ -372,6 +364,8 @@ int sweep_spec_check_base(Weir__SweepSpec *spec, const Weir__RunSpec *base, stru
 static int make_rungs(Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err) {
   Weir__SweepSchedule *schedule = spec->schedule;
   uint64_t last = base->train->steps, n;
+  if (is_by_samples(spec) && __builtin_mul_overflow(last, base->train->batch, &last))
+    last = UINT64_MAX;
   if (!schedule->has_interval)
     return 0;
   if (!base->train->has_steps)
@@ -380,12 +374,13 @@ static int make_rungs(Weir__SweepSpec *spec, const Weir__RunSpec *base, struct e
         "schedule.interval: the run spec has train.epochs, whose steps only the data tells: give it "
         "train.steps, or give schedule.rungs");
   if (schedule->interval > last)
-    return err_set(err, ERR_INVALID, "schedule.interval: a trial ends at step %llu, that of the run spec",
-                   (unsigned long long)last);
+    return err_set(err, ERR_INVALID, "schedule.interval: a trial ends at %.*s %llu, that of the run spec",
+                   (int)strlen(schedule->unit) - 1, schedule->unit, (unsigned long long)last);
   n = last / schedule->interval + (last % schedule->interval > 0);
   if (n > SWEEP_RUNGS_MAX)
-    return err_set(err, ERR_INVALID, "schedule.interval: %llu rungs up to step %llu; at most %d",
-                   (unsigned long long)n, (unsigned long long)last, SWEEP_RUNGS_MAX);
+    return err_set(err, ERR_INVALID, "schedule.interval: %llu rungs up to %.*s %llu; at most %d",
+                   (unsigned long long)n, (int)strlen(schedule->unit) - 1, schedule->unit,
+                   (unsigned long long)last, SWEEP_RUNGS_MAX);
   schedule->rungs = mem_new(n * sizeof *schedule->rungs);
   for (; schedule->n_rungs < n; schedule->n_rungs++)
     schedule->rungs[schedule->n_rungs] =
@@ -450,9 +445,22 @@ static int spec_with_value(const struct attempt *attempt, double position, Weir_
   return err->code;
 }
 
+/* By samples, each rung is another step, of whatever batch. */
+static int check_apart(const Weir__SweepSpec *spec, const Weir__RunSpec *run, struct err *err) {
+  const Weir__SweepSchedule *schedule = spec->schedule;
+  for (size_t i = 1; i < schedule->n_rungs && is_by_samples(spec); i++)
+    if (schedule->rungs[i] - schedule->rungs[i - 1] < run->train->batch)
+      return err_set(err, ERR_INVALID,
+                     "schedule.rungs: from %llu to %llu there are fewer samples than train.batch, %u, has",
+                     (unsigned long long)schedule->rungs[i - 1], (unsigned long long)schedule->rungs[i],
+                     run->train->batch);
+  return 0;
+}
+
 static int check_value(const struct attempt *attempt, double position, struct err *err) {
   Weir__RunSpec *spec;
-  spec_with_value(attempt, position, &spec, err);
+  if (spec_with_value(attempt, position, &spec, err) == 0)
+    check_apart(attempt->spec, spec, err);
   spec_free(spec);
   return err->code;
 }

@@ -10,9 +10,14 @@
 
 enum { OWN_SETTINGS_MAX = 4 };
 
+uint64_t sweep_rung_step(const struct sweep *sweep, const struct sweep_trial *trial, int rung) {
+  uint64_t at = sweep->rungs[rung];
+  return sweep->is_by_samples && trial->batch > 0 ? (at + trial->batch - 1) / trial->batch : at;
+}
+
 /* Its name, where it ends, and where it is held and evaluated on its way there. Returns how many. */
 static int own_settings(const struct sweep *sweep, const struct sweep_trial *trial, char **out) {
-  uint64_t last = sweep->rungs[sweep->n_rungs - 1];
+  uint64_t last = sweep_rung_step(sweep, trial, sweep->n_rungs - 1);
   int n = 0;
   out[n++] = mem_printf("name=%s-%04u", sweep->spec->name, trial->number);
   if (last == 0)
@@ -21,11 +26,12 @@ static int own_settings(const struct sweep *sweep, const struct sweep_trial *tri
   if (sweep->n_rungs > 1) {
     char list[SWEEP_RUNGS_MAX * 24] = "";
     for (int i = 0; i < sweep->n_rungs - 1; i++)
-      snprintf(list + strlen(list), sizeof list - strlen(list), "%s%" PRIu64, i ? ", " : "", sweep->rungs[i]);
+      snprintf(list + strlen(list), sizeof list - strlen(list), "%s%" PRIu64, i ? ", " : "",
+               sweep_rung_step(sweep, trial, i));
     out[n++] = mem_printf("eval.at=[%s]", list);
   }
   if (trial->n_results < sweep->n_rungs - 1)
-    out[n++] = mem_printf("train.hold=%" PRIu64, sweep->rungs[trial->n_results]);
+    out[n++] = mem_printf("train.hold=%" PRIu64, sweep_rung_step(sweep, trial, trial->n_results));
   return n;
 }
 

@@ -117,6 +117,27 @@ def test_deaths_change_nothing_of_the_log():
         assert sweep.ends()["records"] == expected
 
 
+def test_rungs_in_samples_are_steps_of_each_trials_batch():
+    rungs = "schedule={name: asha, rungs: [96, 192, 384], eta: 2, unit: samples}"
+    with Folder() as folder, Cluster(folder, workers=2) as cluster:
+        path = write_sweep(folder)
+        expected = Sweep(cluster, path, rungs).ends()["records"]
+        sweep = Sweep(cluster, path, rungs)
+        sweep.outlives((5, "coordinator"))
+        info = sweep.ends()
+        assert info["records"] == expected
+        rows = {int(row["trial"]): row for row in csv.DictReader(io.StringIO(sweep.ask("status", sweep.id, "--csv").stdout))}
+        batches = set()
+        for trial in info["trials"]:
+            batch = next(int(value["value"]) for value in trial["values"] if value["path"] == "train.batch")
+            step = (96, 192, 384)[len(trial["results"]) - 1] // batch
+            assert int(rows[trial["number"]]["step"]) == step == cluster.json("status", trial["run"])["step"], trial
+            assert (rows[trial["number"]]["accuracy@96"], trial["batch"]) != ("", 0)
+            batches.add(batch)
+        assert batches == {24, 48}
+        assert "ACCURACY@96" in sweep.ask("status", sweep.id).stdout
+
+
 def test_trials_that_fail_are_results():
     with Folder() as folder, Cluster(folder) as cluster:
         points = "points: [{train.optimizer.lr: 1e30, train.optimizer.momentum: 0, train.batch: 24}]\n"

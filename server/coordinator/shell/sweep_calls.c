@@ -69,6 +69,7 @@ static Weir__SweepTrial *trial_info(const struct shell_sweep *sweep, const struc
   info->state = (char *)sweep_state_name(trial->state);
   if (trial->failure)
     info->failure = trial->failure;
+  info->batch = sweep->sweep->is_by_samples ? trial->batch : 0;
   info->has_parent = trial->parent >= 0;
   if (info->has_parent) {
     info->parent = (uint32_t)trial->parent;

@@ -103,7 +103,7 @@ static void trial_begin(struct coordinator_service *shell, struct shell_sweep *s
    end such a run. Takes the spec. */
 static void trial_fork(struct coordinator_service *shell, struct shell_sweep *sweep,
                        const struct sweep_trial *trial, Weir__RunSpec *spec) {
-  const uint64_t step = sweep->sweep->rungs[trial->begin - 1];
+  const uint64_t step = sweep_rung_step(sweep->sweep, trial, trial->begin - 1);
   char *id = sweep_run_id(sweep, trial->number), *parent = sweep_run_id(sweep, (uint32_t)trial->parent);
   Weir__RunInfo info;
   bool is_there = coordinator_run_info(shell->core, parent, shell_now_ms(), &info) &&
@@ -162,7 +162,7 @@ static bool are_children_there(struct coordinator_service *shell, const struct s
 static void trial_go_on(struct coordinator_service *shell, struct shell_sweep *sweep,
                         const struct sweep_trial *trial, const char *id) {
   const struct sweep *of = sweep->sweep;
-  uint64_t rung = of->rungs[trial->n_results];
+  uint64_t rung = sweep_rung_step(of, trial, trial->n_results);
   bool is_last = trial->n_results == of->n_rungs - 1;
   Weir__RunInfo info;
   CHECK(coordinator_run_info(shell->core, id, shell_now_ms(), &info));

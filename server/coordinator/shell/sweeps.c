@@ -260,7 +260,7 @@ static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *tri
                         bool is_evaluated) {
   const Weir__SweepSpec *spec = sweep->head->spec;
   struct sweep_outcome outcome = {0};
-  uint64_t rung = sweep->sweep->rungs[trial->n_results];
+  uint64_t rung = sweep_rung_step(sweep->sweep, trial, trial->n_results);
   bool is_last = trial->n_results == sweep->sweep->n_rungs - 1;
   switch (info->state) {
   case WEIR__RUN_STATE__DONE:

@@ -59,7 +59,12 @@ static void what_a_spec_says_wrongly_is_named_by_key(void **state) {
   assert_refused("objective={goal: best}", "objective.goal: ");
   assert_refused("from=[search-012345]", "from: the searcher 'random' does not learn");
   assert_refused("repeats=3", "repeats: a trial is one run");
-  assert_refused("schedule.unit=epochs", "schedule.unit: rungs are steps");
+  assert_refused("schedule.unit=epochs", "schedule.unit: how many samples an epoch has");
+  assert_refused("schedule.unit=hours", "schedule.unit: 'hours' is not known");
+  assert_refused("schedule={name: asha, rungs: [64, 127], unit: samples}",
+                 "schedule.rungs: from 64 to 127 there are fewer samples than train.batch, 64");
+  assert_refused("schedule={name: asha, rungs: [100, 200], unit: samples}",
+                 "schedule.rungs: from 100 to 200 there are fewer samples than train.batch, 128");
   assert_refused("points=[{train.batch: 32}]", "points[0]");
   assert_refused("points=[{train.batch: 32, train.optimizer.lr: 7}]", "points[0]");
   assert_refused("points=[{a.b: 32}]", "points[0]: the space has no 'a.b'");

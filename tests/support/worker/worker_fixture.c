@@ -152,6 +152,8 @@ Weir__LoadRun fixture_order(struct worker_fixture *f, uint64_t incarnation) {
   load.spec = f->spec;
   load.model_bytes = f->onnx_bytes;
   load.model_sha256 = f->sha256;
+  load.stage_begin = f->stage_begin;
+  load.stage_end = f->stage_end;
   return load;
 }
 

@@ -31,6 +31,7 @@ struct worker_fixture {
   int meeting_ms;             /* of runs that are started: how long a group waits for its members; WEEK_MS */
   int question_ms, silent_ms; /* likewise: see run_options; WEEK_MS */
   int unreached_ms;           /* likewise; 0: as the product has it */
+  uint32_t stage_begin, stage_end; /* of orders; 0: all stages of the model */
   struct fake_server servers[SERVERS];
 
   pthread_mutex_t lock; /* what follows */

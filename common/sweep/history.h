@@ -2,6 +2,7 @@
 #ifndef WEIR_COMMON_SWEEP_HISTORY_H
 #define WEIR_COMMON_SWEEP_HISTORY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/memory.h"
@@ -21,6 +22,20 @@ struct history {
 
 /* Lives as long as the arena. */
 struct history history_rank(const struct search *search, struct arena *arena);
+
+/* Worse than any result. */
+bool history_failed(const struct sweep_observation *observation);
+
+/* Its result after so many steps; NULL: it has none there, or has failed. */
+const struct sweep_result *history_result(const struct sweep_observation *observation, uint64_t steps);
+
+/* The rung by which a model judges trials: the one of the most steps that `least` have come to. Of several
+   rungs it is never the first: the scheduler chooses by that one already, and a model of it would choose by
+   the same early results once more. False: too few have come to any. */
+bool history_model_rung(const struct search *search, int least, uint64_t *steps);
+
+/* Observations that have come to the rung: the best there first. */
+void history_sort(const struct search *search, uint64_t steps, int *observations, int n);
 
 enum rung_kind {
   RUNG_OWN,     /* the value is the trial's own */

@@ -38,6 +38,7 @@ struct search {
   /* Of other sweeps' trials, if any, then of trials 0, 1, ... trial - 1, in this order. */
   const struct sweep_observation *observations;
   int n_observations;
+  uint64_t first_rung; /* the steps of the first of several rungs; 0: trials are compared at one alone */
 };
 
 /* What rows are given is settled: every option of the row is there. */

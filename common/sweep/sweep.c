@@ -278,7 +278,8 @@ static Weir__SweepRecord *suggest(const struct sweep *sweep) {
                           .options = sweep->spec->search,
                           .trial = (uint32_t)sweep->n_trials,
                           .observations = observations,
-                          .n_observations = sweep->n_earlier + sweep->n_trials};
+                          .n_observations = sweep->n_earlier + sweep->n_trials,
+                          .first_rung = sweep->n_rungs > 1 ? sweep->rungs[0] : 0};
   Weir__SweepRecord *record = NULL;
   struct err none_left = ERR_NONE;
   if ((size_t)sweep->n_trials < sweep->spec->n_points)

@@ -127,7 +127,7 @@ static void suggest_both_ways(const char *searcher, const char *line) {
       trials_init(&trials, line, searcher, 3);
       trials_draw(&trials, history, n);
       search =
-          (struct search){trials.space, trials.options, (uint32_t)trials.n, trials.observations, trials.n};
+          (struct search){trials.space, trials.options, (uint32_t)trials.n, trials.observations, trials.n, 0};
       if (search_suggest(&search, point, &err) == ERR_NOT_FOUND) { /* of few points all may be taken */
         assert_string_equal(searcher, "grid");
         trials_fini(&trials);
@@ -155,7 +155,7 @@ static void suggest_after_a_restart(const char *searcher, const char *line) {
   trials_init(&once, line, searcher, 5);
   trials_init(&again, line, searcher, 5);
   for (int i = 0; i < TRIALS; i++) {
-    struct search search = {once.space, once.options, (uint32_t)i, once.observations, i};
+    struct search search = {once.space, once.options, (uint32_t)i, once.observations, i, 0};
     struct err err = ERR_NONE;
     if (search_suggest(&search, a, &err) == ERR_NOT_FOUND)
       break;

@@ -1,10 +1,11 @@
 /* Covariance matrix adaptation (Hansen, The CMA evolution strategy: a tutorial, 2016, with negative weights),
-   over the positions of numbers. The state is made again from the history: generation g is a fixed run of
-   trials by number, and counts once all of them have results. Trials that were suggested before their
-   generation's distribution was known, since others ran beside them, count as injected solutions (Hansen,
-   Injecting external solutions into CMA-ES, 2011). A distribution that has shrunk to a point begins again
-   anywhere, with twice as many trials a generation (Auger and Hansen, A restart CMA evolution strategy with
-   increasing population size, 2005). */
+   over the positions of numbers. The state is made again from the history: a generation is a run of trials
+   by number (where there are rungs: of those that came to the one that is judged by), and counts once all of
+   them have results.
+   Trials that were suggested before their generation's distribution was known, since others ran beside them,
+   count as injected solutions (Hansen, Injecting external solutions into CMA-ES, 2011). A distribution that
+   has shrunk to a point begins again anywhere, with twice as many trials a generation (Auger and Hansen, A
+   restart CMA evolution strategy with increasing population size, 2005). */
 #include <math.h>
 #include <string.h>
 
@@ -54,6 +55,8 @@ struct cmaes {
   int n;
   struct constants constants;
   int restarts;
+  uint64_t rung;  /* by which trials are judged, where there are several */
+  bool is_blind;  /* too few have come to one, and the first says nothing */
   int generation; /* since the restart */
   double sigma, mean[N], p_sigma[N], p_c[N];
   double c[N * N];              /* f64[n,n] */
@@ -216,24 +219,61 @@ static void state_step(struct cmaes *cmaes, const int *generation) {
   }
 }
 
+/* Each trial's place among those that generations are made of; -1: it is in none. Where there are rungs,
+   those that have come to the one by which a model judges. Returns how many have a place. */
+static int places_find(const struct cmaes *cmaes, int *places) {
+  const struct search *search = cmaes->search;
+  int n = 0;
+  for (int i = 0; i < search->n_observations; i++) {
+    const struct sweep_observation *one = &search->observations[i];
+    bool counts = !search->first_rung || history_result(one, cmaes->rung) || history_failed(one);
+    places[i] = counts ? n++ : -1;
+  }
+  return n;
+}
+
+/* One generation after the other. */
+struct generations {
+  struct history history;
+  int *places;
+  int *trials; /* of the present one, the best first */
+  int n_failed;
+};
+
+/* Takes the one that begins at a place. Returns how many of its trials have results. */
+static int generation_find(const struct cmaes *cmaes, struct generations *of, int begin) {
+  int n = 0;
+  of->n_failed = 0;
+  for (int r = 0; r < of->history.n_ranked; r++) {
+    int place = of->places[of->history.ranked[r]];
+    if (place < begin || place >= begin + cmaes->constants.lambda)
+      continue;
+    of->trials[n++] = of->history.ranked[r];
+    of->n_failed += r >= of->history.n_ranked - of->history.n_failed;
+  }
+  if (cmaes->search->first_rung)
+    history_sort(cmaes->search, cmaes->rung, of->trials, n - of->n_failed);
+  return n;
+}
+
 /* All generations that are complete, in order. */
 static void state_replay(struct cmaes *cmaes) {
   const struct search *search = cmaes->search;
-  struct history history = history_rank(search, cmaes->arena);
-  int *generation = arena_new(cmaes->arena, ((size_t)search->n_observations + 1) * sizeof *generation);
+  size_t size = ((size_t)search->n_observations + 1) * sizeof(int);
+  struct generations of = {.history = history_rank(search, cmaes->arena),
+                           .places = arena_new(cmaes->arena, size),
+                           .trials = arena_new(cmaes->arena, size)};
+  int n_placed;
   state_begin(cmaes);
-  for (int begin = 0; search->n_observations - begin >= cmaes->constants.lambda;) {
-    int end = begin + cmaes->constants.lambda, n = 0, n_failed = 0;
-    for (int r = 0; r < history.n_ranked; r++)
-      if (history.ranked[r] >= begin && history.ranked[r] < end) {
-        generation[n++] = history.ranked[r];
-        n_failed += r >= history.n_ranked - history.n_failed;
-      }
-    if (n < end - begin)
+  cmaes->is_blind = search->first_rung && !history_model_rung(search, cmaes->constants.lambda, &cmaes->rung);
+  n_placed = cmaes->is_blind ? 0 : places_find(cmaes, of.places);
+  for (int begin = 0; n_placed - begin >= cmaes->constants.lambda;) {
+    int lambda = cmaes->constants.lambda;
+    if (generation_find(cmaes, &of, begin) < lambda)
       return;
-    begin = end;
-    if (n_failed < n) /* else it says nothing about where to go */
-      state_step(cmaes, generation);
+    begin += lambda;
+    if (of.n_failed < lambda) /* else it says nothing about where to go */
+      state_step(cmaes, of.trials);
   }
 }
 
@@ -247,6 +287,11 @@ static int cmaes_suggest(const struct search *search, double *point, struct err 
   cmaes = arena_new(&arena, sizeof *cmaes);
   *cmaes = (struct cmaes){.search = search, .arena = &arena, .n = search->space->n};
   state_replay(cmaes);
+  if (cmaes->is_blind) {
+    cube_draw(search->space, &draw, point);
+    arena_fini(&arena);
+    return 0;
+  }
   for (int attempt = 0; !is_inside && attempt < ATTEMPTS_MAX; attempt++) {
     is_inside = true;
     memcpy(point, cmaes->mean, (size_t)cmaes->n * sizeof *point);

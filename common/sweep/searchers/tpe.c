@@ -48,36 +48,27 @@ static int int_compare(const void *a, const void *b) {
   return *(const int *)a - *(const int *)b;
 }
 
-/* Of the ranked trials the first, down to the rung to which enough have come. Where brackets begin at
-   different rungs, some come far without having been compared: those alone are not the good ones. */
-static int count_compared(const struct tpe *tpe, const struct history *history) {
-  const struct sweep_observation *all = tpe->search->observations;
-  int n = 0, n_known = history->n_ranked - history->n_failed;
-  uint64_t steps = 0;
-  for (; n < n_known; n++) {
-    const struct sweep_observation *one = &all[history->ranked[n]];
-    uint64_t own = one->results[one->n_results - 1].steps;
-    if (own != steps && n >= (int)tpe->search->options->n_startup_trials)
-      return n;
-    steps = own;
+/* Trials that did not come to the rung say nothing there, but for those without any result (the liar) and
+   those that failed. */
+static void sides_make(struct tpe *tpe, uint64_t rung) {
+  const struct search *search = tpe->search;
+  size_t size = ((size_t)search->n_observations + 1) * sizeof(int);
+  int *reached = arena_new(tpe->arena, size), *bad = arena_new(tpe->arena, size), n = 0, n_bad = 0;
+  for (int i = 0; i < search->n_observations; i++) {
+    if (history_result(&search->observations[i], rung))
+      reached[n++] = i;
+    else if (search->observations[i].n_results == 0 || history_failed(&search->observations[i]))
+      bad[n_bad++] = i;
   }
-  return history->n_ranked;
-}
-
-static void sides_make(struct tpe *tpe, const struct history *history) {
-  int n = (int)ceil(tpe->search->options->gamma * count_compared(tpe, history));
-  int n_known = history->n_ranked - history->n_failed;
-  n = n < GOOD_MAX ? n : GOOD_MAX;
-  tpe->good.n = n < n_known ? n : n_known;
-  tpe->good.observations = history->ranked;
-  tpe->bad.n = history->n_ranked - tpe->good.n + history->n_pending;
-  tpe->bad.observations = arena_new(tpe->arena, ((size_t)tpe->bad.n + 1) * sizeof(int));
-  memcpy(tpe->bad.observations, history->ranked + tpe->good.n,
-         (size_t)(history->n_ranked - tpe->good.n) * sizeof(int));
-  memcpy(tpe->bad.observations + history->n_ranked - tpe->good.n, history->pending,
-         (size_t)history->n_pending * sizeof(int));
-  qsort(tpe->good.observations, (size_t)tpe->good.n, sizeof(int), int_compare);
-  qsort(tpe->bad.observations, (size_t)tpe->bad.n, sizeof(int), int_compare);
+  history_sort(search, rung, reached, n);
+  tpe->good.n = (int)ceil(search->options->gamma * n);
+  tpe->good.n = tpe->good.n < GOOD_MAX ? tpe->good.n : GOOD_MAX;
+  tpe->good.observations = reached;
+  for (int i = tpe->good.n; i < n; i++)
+    bad[n_bad++] = reached[i];
+  tpe->bad = (struct side){bad, n_bad};
+  qsort(reached, (size_t)tpe->good.n, sizeof *reached, int_compare);
+  qsort(bad, (size_t)n_bad, sizeof *bad, int_compare);
 }
 
 /* The newest observations count fully, older ones the less the older they are. */
@@ -206,14 +197,13 @@ static int tpe_suggest(const struct search *search, double *point, struct err *e
   struct arena arena;
   struct tpe tpe = {
       .search = search, .arena = &arena, .draw = draw_begin(search->options->seed, search->trial, 0)};
-  struct history history;
+  uint64_t rung;
   (void)err;
   arena_init(&arena);
-  history = history_rank(search, &arena);
-  if ((uint32_t)history.n_ranked < search->options->n_startup_trials)
+  if (!history_model_rung(search, (int)search->options->n_startup_trials, &rung))
     cube_draw(search->space, &tpe.draw, point);
   else {
-    sides_make(&tpe, &history);
+    sides_make(&tpe, rung);
     point_choose(&tpe, point);
   }
   arena_fini(&arena);

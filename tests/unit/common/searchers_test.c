@@ -45,7 +45,7 @@ static void grid_goes_through_what_is_active_the_last_dimension_fastest(void **s
     assert_string_equal(line, expected[i]);
     trials_add(&trials, point, i % 3 ? SWEEP_DONE : SWEEP_FAILED, 10, i);
   }
-  search = (struct search){trials.space, trials.options, 8, trials.observations, 8};
+  search = (struct search){trials.space, trials.options, 8, trials.observations, 8, 0};
   assert_int_equal(search_suggest(&search, point, &err), ERR_NOT_FOUND);
   trials_fini(&trials);
 }
@@ -241,6 +241,37 @@ static void models_believe_the_highest_rung(void **state) {
   }
 }
 
+/* Of results at the first of three rungs, which the scheduler chooses by. */
+static void suggest_after(const char *name, double sign, int n_further, double point[2]) {
+  struct err err = ERR_NONE;
+  struct trials trials;
+  struct search search;
+  trials_init(&trials, "a uniform 0 1; b uniform 0 1", name, 3);
+  for (int i = 0; i < 40; i++) {
+    double at[2] = {(i % 8) / 8.0, (i / 8) / 8.0};
+    trials_add(&trials, at, SWEEP_DONE, 10, sign * at[0]);
+    if (i % 3 == 0 && i / 3 < n_further)
+      trials_add_result(&trials, i, 30, sign * at[1]);
+  }
+  search = (struct search){trials.space, trials.options, 40, trials.observations, 40, 10};
+  assert_int_equal(search_suggest(&search, point, &err), 0);
+  trials_fini(&trials);
+}
+
+static void tpe_and_cmaes_learn_nothing_from_the_first_of_several_rungs(void **state) {
+  static const char *const names[] = {"tpe", "cmaes"};
+  double up[2], down[2];
+  (void)state;
+  for (int m = 0; m < 2; m++) {
+    suggest_after(names[m], 1, 3, up);
+    suggest_after(names[m], -1, 3, down);
+    assert_true(up[0] == down[0] && up[1] == down[1]);
+    suggest_after(names[m], 1, 13, up);
+    suggest_after(names[m], -1, 13, down);
+    assert_false(up[0] == down[0] && up[1] == down[1]);
+  }
+}
+
 static void tpe_learns_what_goes_together_if_it_is_multivariate(void **state) {
   double best[2] = {0};
   (void)state;
@@ -295,6 +326,7 @@ int main(void) {
       cmocka_unit_test(models_keep_away_from_where_trials_fail),
       cmocka_unit_test(models_prefer_the_better_branch_of_a_condition),
       cmocka_unit_test(models_believe_the_highest_rung),
+      cmocka_unit_test(tpe_and_cmaes_learn_nothing_from_the_first_of_several_rungs),
       cmocka_unit_test(tpe_learns_what_goes_together_if_it_is_multivariate),
       cmocka_unit_test(cmaes_begins_again_elsewhere_when_it_has_shrunk_to_a_point),
   };

@@ -262,8 +262,8 @@ static void trials_of_rungs(struct trials *trials) {
 }
 
 static struct search search_of(const struct trials *trials) {
-  return (struct search){trials->space, trials->options, (uint32_t)trials->n, trials->observations,
-                         trials->n};
+  return (struct search){trials->space,        trials->options, (uint32_t)trials->n,
+                         trials->observations, trials->n,       0};
 }
 
 static void trials_rank_by_how_far_they_came_then_by_value(void **state) {

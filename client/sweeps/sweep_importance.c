@@ -13,10 +13,16 @@
 
 enum { TRIALS_LEAST = 8, BAR_WIDTH = 14 };
 
+/* Whether the result there was computed under the trial's own values: what a fork has from its parent says
+   nothing of them. */
+static bool has_own(const Weir__SweepTrial *trial, size_t rung) {
+  return sweep_came_to(trial, rung) && (!trial->has_parent || rung > trial->parent_rung);
+}
+
 static size_t count_at(const Weir__SweepInfo *info, size_t rung) {
   size_t n = 0;
   for (size_t i = 0; i < info->n_trials; i++)
-    n += sweep_came_to(info->trials[i], rung);
+    n += has_own(info->trials[i], rung);
   return n;
 }
 
@@ -55,7 +61,7 @@ static int collect(const struct sweep_importance *own, size_t rung, double *x, d
   int n = 0;
   for (size_t i = info->n_trials; i-- > 0 && n < IMPORTANCE_SAMPLES_MAX && !err->code;) {
     const Weir__SweepTrial *trial = info->trials[i];
-    if (!sweep_came_to(trial, rung) || place(own->space, trial, x + n * own->space->n, err))
+    if (!has_own(trial, rung) || place(own->space, trial, x + n * own->space->n, err))
       continue;
     y[n++] = trial->results[rung];
   }

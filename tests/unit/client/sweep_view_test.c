@@ -3,10 +3,12 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
+#include "client/sweeps/sweep_importance.h"
 #include "client/sweeps/sweep_table.h"
 #include "client/sweeps/sweep_view.h"
 #include "common/base/message.h"
@@ -351,6 +353,32 @@ static void forks_say_what_they_come_from_and_count_at_their_own_rungs(void **st
   message_free(info);
 }
 
+static int count_important(const Weir__SweepInfo *info, uint64_t steps) {
+  struct sweep_importance importance;
+  struct err err = ERR_NONE;
+  int n;
+  assert_int_equal(sweep_importance_init(&importance, info, steps, &err), 0);
+  n = importance.n_trials;
+  sweep_importance_fini(&importance);
+  return n;
+}
+
+static void what_a_fork_has_from_its_parent_is_not_important(void **state) {
+  Weir__SweepInfo *info = make_info("lr uniform 0 1");
+  Weir__SweepTrial *fork;
+  (void)state;
+  for (int i = 0; i < 8; i++) {
+    char values[32];
+    snprintf(values, sizeof values, "lr=0.%d", i + 1);
+    add_trial(info, "done", values, 2, (double[]){i, i});
+  }
+  fork = add_trial(info, "done", "lr=0.95", 2, (double[]){0, 9});
+  fork->has_parent = true; /* of trial 0, at the first rung */
+  assert_int_equal(count_important(info, 10), 8);
+  assert_int_equal(count_important(info, 30), 9);
+  message_free(info);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_view_has_the_best_the_rungs_and_the_trials_that_run),
@@ -362,6 +390,7 @@ int main(void) {
       cmocka_unit_test(the_table_has_the_best_first_and_only_what_varies),
       cmocka_unit_test(names_are_whole_where_their_last_parts_are_alike),
       cmocka_unit_test(csv_has_all_values_and_quotes_what_has_commas),
+      cmocka_unit_test(what_a_fork_has_from_its_parent_is_not_important),
       cmocka_unit_test(forks_say_what_they_come_from_and_count_at_their_own_rungs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,6 +23,7 @@ struct command_def {
   const char *arguments;            /* of the usage line: "SPEC"; "" for none */
   int min_arguments, max_arguments; /* at most ARGUMENTS_MAX */
   bool takes_coordinator;           /* --coordinator and --tls are among its options */
+  const char *without_coordinator;  /* what it does where none is named; NULL: it asks 127.0.0.1:7070 */
   const char *description;          /* paragraphs, separated by an empty line; wrapped by the printer */
   const struct option_def *options; /* ends with {0}; NULL: none */
   const char *if_failed;            /* what exit status 1 means; NULL: it does not occur */

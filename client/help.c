@@ -12,19 +12,24 @@ static void option_print(FILE *file, const struct option_def *option);
 
 static const struct option_def common_options[] = {
     {.name = "help", .letter = 'h', .kind = OPTION_FLAG, .help = "print this page"}, {0}};
-static const struct option_def coordinator_options[] = {
-    {.name = "coordinator",
-     .kind = OPTION_TEXT,
-     .value = "HOST:PORT",
-     .help = "the coordinator to talk to; of several, separated by commas, the one that leads. Default: "
-             "$WEIR_COORDINATOR, else 127.0.0.1:7070."},
-    {.name = "tls",
-     .kind = OPTION_TEXT,
-     .value = "DIR",
-     .help = "the folder of your certificate, as `weir certs` makes it: the cluster's members have theirs of "
-             "the same "
-             "authority, and connections are encrypted. Default: $WEIR_TLS, else plaintext."},
-    {0}};
+static const struct option_def tls_option = {
+    .name = "tls",
+    .kind = OPTION_TEXT,
+    .value = "DIR",
+    .help = "the folder of your certificate, as `weir certs` makes it: the cluster's members have theirs of "
+            "the same authority, and connections are encrypted. Default: $WEIR_TLS, else plaintext."};
+
+static void coordinator_print(FILE *file, const char *otherwise) {
+  char help[512];
+  const struct option_def option = {
+      .name = "coordinator", .kind = OPTION_TEXT, .value = "HOST:PORT", .help = help};
+  snprintf(help, sizeof help,
+           "the coordinator to talk to; of several, separated by commas, the one that leads. Default: "
+           "$WEIR_COORDINATOR, else %s.",
+           otherwise ? otherwise : "127.0.0.1:7070");
+  option_print(file, &option);
+  option_print(file, &tls_option);
+}
 
 void help_print(FILE *file, const struct command_def *const *commands, int n) {
   fputs("weir - train ONNX models on a cluster of parameter servers and workers\n\n", file);
@@ -60,7 +65,7 @@ void help_print_command(FILE *file, const struct command_def *command) {
   for (const struct option_def *option = command->options; option && option->name; option++)
     option_print(file, option);
   if (command->takes_coordinator)
-    option_print(file, coordinator_options);
+    coordinator_print(file, command->without_coordinator);
   option_print(file, common_options);
   fputs("\nexit status:\n  0    done\n", file);
   if (command->if_failed)

@@ -414,6 +414,7 @@ const struct command_def command_sweep = {
     .min_arguments = 1,
     .max_arguments = ARGUMENTS_MAX,
     .takes_coordinator = true,
+    .without_coordinator = "none: a private cluster is started",
     .description =
         "SPEC is a sweep spec: it names a run spec, the keys to vary, how to choose their values, and what "
         "trials are compared by. docs/SWEEPS.md lists its keys. Everything is checked before anything "

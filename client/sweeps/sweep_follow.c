@@ -128,20 +128,82 @@ static void tell_results(FILE *file, const Weir__SweepInfo *info, size_t *n_told
   fflush(file);
 }
 
-/* Asks for the whole sweep where its log has grown. */
+/* Puts the page's trials in place of those of the same numbers, or behind them. Whether they belong there. */
+static bool merge_trials(Weir__SweepInfo *info, Weir__SweepInfo *page) {
+  bool fits = true;
+  info->trials = mem_resize(info->trials, (info->n_trials + page->n_trials) * sizeof *info->trials + 1);
+  for (size_t i = 0; i < page->n_trials && fits; i++) {
+    uint32_t number = page->trials[i]->number;
+    fits = number <= info->n_trials;
+    if (!fits)
+      break;
+    if (number < info->n_trials)
+      message_free(info->trials[number]);
+    info->trials[number] = page->trials[i];
+    info->n_trials += number == info->n_trials;
+    page->trials[i] = NULL;
+  }
+  for (size_t i = 0; i < page->n_trials; i++)
+    message_free(page->trials[i]);
+  page->n_trials = 0;
+  return fits;
+}
+
+/* Brings what is known of the sweep up to date by what its log's newer records have changed. `*is_known`:
+   whether that is what came; a coordinator that does not know of it tells more, and the caller asks for the
+   whole. */
+static int ask_changes(struct connection *connection, const char *sweep, struct following *following,
+                       bool *is_known, struct err *err) {
+  Weir__GetSweepRequest request = WEIR__GET_SWEEP_REQUEST__INIT;
+  Weir__SweepInfo *newest = NULL, *page, *old = following->info;
+  *is_known = true;
+  request.sweep = (char *)sweep;
+  request.only_changes = true;
+  request.changed_from = following->known;
+  do {
+    if (ask_page(connection, &request, &page, err))
+      break;
+    *is_known = page->only_changes && merge_trials(old, page);
+    request.first_trial = page->next_trial;
+    if (!newest)
+      newest = page; /* which has the specs */
+    else
+      message_free(page);
+  } while (*is_known && request.first_trial > 0);
+  if (!err->code && *is_known) {
+    free(newest->trials);
+    newest->trials = old->trials;
+    newest->n_trials = old->n_trials;
+    old->trials = NULL;
+    old->n_trials = 0;
+    following->info = newest;
+    newest = old;
+  }
+  message_free(newest);
+  return err->code;
+}
+
+/* Asks for what has changed where the log has grown. */
 static int ask_newest(struct connection *connection, const char *sweep, struct following *following,
                       struct err *err) {
   Weir__SweepInfo *news, *newer;
+  bool is_known = false;
   if (ask_news(connection, sweep, &news, err))
     return err->code;
   if (following->info && news->log_records == following->known) {
     move_progress(following->info, news);
-  } else if (sweep_ask(connection, sweep, false, &newer, err) == 0) {
-    following->known = newer->log_records;
+    message_free(news);
+    return 0;
+  }
+  message_free(news);
+  if (following->info && ask_changes(connection, sweep, following, &is_known, err))
+    return err->code;
+  if (!is_known && sweep_ask(connection, sweep, false, &newer, err) == 0) {
     message_free(following->info);
     following->info = newer;
   }
-  message_free(news);
+  if (!err->code)
+    following->known = following->info->log_records;
   return err->code;
 }
 

@@ -180,6 +180,55 @@ static void add_trials(const struct shell_sweep *sweep, uint32_t first, Weir__Sw
   }
 }
 
+/* The trial that a record has made or changed; -1: any, or none. */
+static int64_t trial_of(const Weir__SweepRecord *record) {
+  if (record->suggestion)
+    return record->suggestion->trial;
+  if (record->promotion)
+    return record->promotion->trial;
+  if (record->result)
+    return record->result->trial;
+  if (record->stop)
+    return record->stop->trial;
+  return record->fork ? (int64_t)record->fork->trial : -1;
+}
+
+/* [trials] which of them the records from `from` on have changed, those that the store does not have yet
+   among them: a trial is told as the newest record says. Freed by the caller. */
+static bool *find_changed(const struct shell_sweep *sweep, uint64_t from) {
+  size_t n = (size_t)sweep->sweep->n_trials;
+  bool *changed = mem_new(n * sizeof *changed + 1);
+  for (uint64_t i = from; i < (uint64_t)sweep->n_log; i++) {
+    const Weir__SweepRecord *record = sweep->log[i];
+    int64_t trial = trial_of(record);
+    if (trial < 0) /* an end or an extension: of all that were not over */
+      memset(changed, true, n * sizeof *changed);
+    else
+      changed[trial] = true;
+    if (record->fork)
+      changed[record->fork->replaced] = true;
+  }
+  return changed;
+}
+
+/* As add_trials. */
+static void add_changes(const struct shell_sweep *sweep, const Weir__GetSweepRequest *request,
+                        Weir__SweepInfo *info, struct arena *arena) {
+  uint32_t n = (uint32_t)sweep->sweep->n_trials, i = request->first_trial;
+  bool *changed = find_changed(sweep, request->changed_from);
+  size_t bytes = 0;
+  info->only_changes = true;
+  info->trials = arena_new(arena, (i < n ? n - i : 0) * sizeof *info->trials + 1);
+  for (; i < n && bytes < REPLY_BYTES; i++)
+    if (changed[i]) {
+      Weir__SweepTrial *trial = trial_info(sweep, &sweep->sweep->trials[i], arena);
+      info->trials[info->n_trials++] = trial;
+      bytes += weir__sweep_trial__get_packed_size(trial);
+    }
+  info->next_trial = i < n ? i : 0;
+  free(changed);
+}
+
 static void add_records(const struct shell_sweep *sweep, uint64_t first, Weir__SweepInfo *info) {
   size_t bytes = 0;
   if (first >= (uint64_t)sweep->n_written)
@@ -202,7 +251,10 @@ void shell_reply_sweep(struct coordinator_service *shell, struct rpc_call *call,
     info.run_spec = sweep->head->run_spec;
   }
   add_progress(shell, sweep, &info, &arena);
-  add_trials(sweep, request->first_trial, &info, &arena);
+  if (request->only_changes)
+    add_changes(sweep, request, &info, &arena);
+  else
+    add_trials(sweep, request->first_trial, &info, &arena);
   if (request->has_records)
     add_records(sweep, request->first_record, &info);
   rpc_call_reply(call, &info, NULL);

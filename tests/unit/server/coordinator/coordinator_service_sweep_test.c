@@ -241,6 +241,65 @@ static void garbage_is_refused_and_leaves_no_sweep(void **state) {
   free(bytes);
 }
 
+static Weir__SweepInfo *ask_changes(struct service_fixture *f, const char *sweep, uint32_t first,
+                                    uint64_t from) {
+  Weir__GetSweepRequest request = WEIR__GET_SWEEP_REQUEST__INIT;
+  const struct rpc_question question = {RPC_GET_SWEEP, &request, patience_ms()};
+  Weir__SweepInfo *info = NULL;
+  struct err err = ERR_NONE;
+  request.sweep = (char *)sweep;
+  request.first_trial = first;
+  request.only_changes = true;
+  request.changed_from = from;
+  if (rpc_unary(f->channel, &question, false, (void **)&info, &err))
+    fail_msg("%s", err.text);
+  assert_true(info->only_changes);
+  return info;
+}
+
+static uint64_t count_log(struct service_fixture *f, const char *sweep) {
+  Weir__SweepInfo *info = ask(f, sweep, UINT32_MAX, UINT64_MAX);
+  uint64_t n = info->log_records;
+  message_free(info);
+  return n;
+}
+
+static void a_watcher_is_told_only_the_trials_that_have_changed(void **state) {
+  static const char *const settings[] = {"concurrency=200"};
+  struct service_fixture *f = *state;
+  Weir__RunInfo *ended;
+  Weir__SweepInfo *info;
+  struct err err = ERR_NONE;
+  uint64_t before;
+  char *id, *run;
+  prepare(f);
+  id = search(f, tries_text, settings, 1);
+  run = mem_printf("%s-0000", id); /* in virtual time the first to end */
+  AWAIT(count_log(f, id) == MANY && run_state(f, run) == WEIR__RUN_STATE__QUEUED);
+  before = count_log(f, id);
+  info = ask_changes(f, id, 0, 0);
+  assert_int_equal(info->n_trials, MANY);
+  message_free(info);
+  info = ask_changes(f, id, 0, before);
+  assert_int_equal(info->n_trials, 0);
+  assert_int_equal(info->next_trial, 0);
+  message_free(info);
+  assert_int_equal(ask_run(f, RPC_CANCEL, run, &ended, &err), 0);
+  message_free(ended);
+  AWAIT(count_log(f, id) == before + 2); /* it has failed, and another one began */
+  info = ask_changes(f, id, 0, before);
+  assert_int_equal(info->n_trials, 2);
+  assert_int_equal(info->trials[0]->number, 0);
+  assert_string_equal(info->trials[0]->state, "failed");
+  assert_int_equal(info->trials[1]->number, MANY);
+  message_free(info);
+  info = ask_changes(f, id, UINT32_MAX, UINT64_MAX);
+  assert_int_equal(info->n_trials, 0);
+  message_free(info);
+  free(run);
+  free(id);
+}
+
 static Weir__SweepKind *read_kind(struct service_fixture *f, const char *sweep) {
   char *name = mem_printf("sweeps/%s/kind", sweep);
   Weir__SweepKind *kind = NULL;
@@ -352,6 +411,7 @@ int main(void) {
       TEST(a_sweep_whose_client_was_refused_leaves_nothing),
       TEST(a_sweep_that_learns_nothing_of_another_leaves_nothing),
       TEST(a_long_sweep_is_told_in_pages),
+      TEST(a_watcher_is_told_only_the_trials_that_have_changed),
       TEST(the_store_keeps_the_kind_of_what_computes_a_sweep),
       TEST(a_coordinator_whose_libm_computes_otherwise_suggests_nothing),
       TEST(garbage_is_refused_and_leaves_no_sweep),

@@ -61,6 +61,7 @@ static int take_data(Weir__DataSpec *data, const char *path, struct err *err) {
   data->eval = *source;
   *source = NULL;
   data->n_split = 0; /* its array goes with the message */
+  data->has_split_seed = false;
   if (given->data->root) {
     char *root = data->root;
     data->root = given->data->root;

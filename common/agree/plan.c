@@ -49,7 +49,8 @@ int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_sampl
                         .checkpoint_every_steps = spec->checkpoint ? spec->checkpoint->every_steps : 0,
                         .checkpoints_evaluated = spec->checkpoint && spec->checkpoint->keep_best,
                         .is_split = spec->data->n_split > 0,
-                        .seed = train->seed};
+                        .seed = train->seed,
+                        .split_seed = spec->data->has_split_seed ? spec->data->split_seed : train->seed};
   read_eval_at(plan, spec->eval);
   plan->eval_chunk_samples = plan_eval_chunk_samples(plan->microbatch_samples);
   plan->eval_chunks = (uint32_t)((eval_samples + plan->eval_chunk_samples - 1) / plan->eval_chunk_samples);
@@ -156,7 +157,7 @@ void plan_place(const struct plan *plan, uint64_t step, uint32_t position, uint6
 }
 
 static uint64_t split_index(const struct plan *plan, uint64_t i) {
-  return random_permute(random_key(plan->seed, 0, 0, STREAM_SPLIT), i,
+  return random_permute(random_key(plan->split_seed, 0, 0, STREAM_SPLIT), i,
                         plan->train_samples + plan->eval_samples);
 }
 

@@ -26,7 +26,8 @@ struct plan {
   bool checkpoints_evaluated;      /* the best evaluated versions are kept */
   uint32_t eval_chunk_samples;     /* the last chunk may be short */
   uint32_t eval_chunks;
-  uint64_t seed;
+  uint64_t seed;       /* of all that is drawn, but for the split */
+  uint64_t split_seed; /* where is_split */
 };
 
 /* How many samples each part gets of a dataset that data.split divides: the first floor(share * samples), the
@@ -61,7 +62,7 @@ uint64_t plan_epoch(const struct plan *plan, uint64_t step); /* of the step's fi
 void plan_place(const struct plan *plan, uint64_t step, uint32_t position, uint64_t *epoch, uint64_t *index);
 
 /* Where in its dataset sample i of the train part, or of the eval part, lies: i, or by a permutation that the
-   seed keys where they are parts of one. */
+   split_seed keys where they are parts of one. */
 uint64_t plan_train_index(const struct plan *plan, uint64_t i);
 uint64_t plan_eval_index(const struct plan *plan, uint64_t i);
 

@@ -152,6 +152,8 @@ static int check_split(const Weir__DataSpec *data, struct err *err) {
   if (data->n_split && (data->n_split != 2 || !(data->split[0] > 0) || !(data->split[1] > 0) ||
                         !(fabs(data->split[0] + data->split[1] - 1) < 1e-6)))
     return spec_bad(err, "data.split", "wants two shares above 0 that add up to 1, as [0.9, 0.1]");
+  if (data->has_split_seed && !data->n_split)
+    return spec_bad(err, "data.split_seed", "draws the parts of data.split, which is not given");
   if (data->sampler && data->has_shuffle)
     return spec_bad(err, "data.shuffle", "is given beside data.sampler: either will do");
   return 0;

@@ -194,6 +194,25 @@ def test_the_part_of_a_split_that_was_held_out_is_evaluated():
         assert evaluate(out, "--data", other_data(folder))["loss"] != evals[-1]["loss"]
 
 
+def test_the_same_part_is_held_out_of_runs_with_one_split_seed():
+    with Folder() as folder:
+        with open(open_folder(folder)) as text:
+            lines = [line for line in text.read().split("\n") if not line.startswith("  eval:")]
+
+        def loss(seed, *split_seed):
+            """Of the weights in the model's file, so only the samples make a difference."""
+            split = "\n".join(["data:", "  split: [0.7, 0.3]", *(f"  split_seed: {given}" for given in split_seed), ""])
+            spec = "\n".join(lines).replace("data:\n", split).replace("steps: 6", "steps: 0")
+            evals, _ = train(folder, folder.file("split.yaml", spec.replace("seed: 5,", f"seed: {seed},")))
+            return evals[-1]["loss"]
+
+        drawn = loss(5)
+        assert loss(6) != drawn
+        assert loss(6, 5) == drawn and evaluate(folder.file("out"), "--step", 0)["loss"] == drawn
+        assert loss(5, 6) != drawn
+        assert evaluate(folder.file("out"), "--step", 0, "--data", other_data(folder))["loss"] != drawn
+
+
 def test_an_interrupted_evaluation_is_cancelled():
     with Folder() as folder:
         spec = open_folder(folder)

@@ -179,6 +179,7 @@ static void what_changes_a_step_is_refused_with_a_word_about_from(void **state) 
       {"model.frozen_rows=null", "model.frozen_rows has 0 entries and had 1: "},
       {"data.transforms[0].scale=1", "data.transforms[0].scale is 1 and was 0.00392"},
       {"data.split=[0.8, 0.2]", "data.split[0] is 0.8"},
+      {"data.split_seed=3", "data.split_seed is 3"},
       {"train.optimizer.groups=[{params: ['*.bias'], lr: 0.1}]",
        "train.optimizer.groups has 1 entries and had 2: "},
       {"train.optimizer.groups[0].params=['*']",

@@ -31,12 +31,16 @@ static Weir__RunSpec *read_with(const char *setting) {
   return spec;
 }
 
-static bool leaves_the_program(const char *setting) {
-  Weir__RunSpec *without = read_with(NULL), *with = read_with(setting);
-  bool is_same = spec_has_same_program(without, with) && spec_has_same_program(with, without);
-  spec_free(without);
-  spec_free(with);
+static bool have_same_program(const char *setting, const char *other) {
+  Weir__RunSpec *a = read_with(setting), *b = read_with(other);
+  bool is_same = spec_has_same_program(a, b) && spec_has_same_program(b, a);
+  spec_free(a);
+  spec_free(b);
   return is_same;
+}
+
+static bool leaves_the_program(const char *setting) {
+  return have_same_program(NULL, setting);
 }
 
 static void what_servers_go_by_leaves_the_program(void **state) {
@@ -88,10 +92,19 @@ static void all_else_asks_for_another_program(void **state) {
       fail_msg("%s leaves the program", settings[i]);
 }
 
+static void another_split_seed_asks_for_another_program(void **state) {
+#define SPLIT "data={train: {format: npy, columns: {x: x.npy, label: y.npy}}, split: [0.5, 0.5]"
+  (void)state;
+  assert_true(have_same_program(SPLIT ", split_seed: 1}", SPLIT ", split_seed: 1}"));
+  assert_false(have_same_program(SPLIT ", split_seed: 1}", SPLIT ", split_seed: 2}"));
+  assert_false(have_same_program(SPLIT "}", SPLIT ", split_seed: 1}"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_servers_go_by_leaves_the_program),
       cmocka_unit_test(all_else_asks_for_another_program),
+      cmocka_unit_test(another_split_seed_asks_for_another_program),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

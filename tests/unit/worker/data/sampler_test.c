@@ -204,20 +204,76 @@ static void a_weighted_split_draws_from_the_train_part_alone(void **state) {
   spec_free(spec);
 }
 
-static void the_seed_keys_split_and_draws(void **state) {
-  static const char data[] = DATA "split: [0.5, 0.5], sampler: weighted";
+static uint32_t n_same_eval(const struct plan *a, const struct plan *b) {
+  uint32_t same = 0;
+  for (uint32_t i = 0; i < SAMPLES / 2; i++)
+    same += plan_eval_index(a, i) == plan_eval_index(b, i);
+  return same;
+}
+
+static struct plan split_plan(uint64_t seed, const char *more) {
+  char *data = mem_printf(DATA "split: [0.5, 0.5]%s", more);
   Weir__RunSpec *spec = make_spec(NULL, data);
+  struct plan plan;
+  spec->train->has_seed = true;
+  spec->train->seed = seed;
+  plan = make_plan(spec);
+  spec_free(spec);
+  free(data);
+  return plan;
+}
+
+/* The numbers were drawn before there was a data.split_seed. */
+static void without_split_seed_the_split_is_drawn_by_train_seed(void **state) {
+  static const uint64_t drawn[2][6] = {{29, 35, 454, 283, 972, 934}, {305, 361, 755, 923, 688, 813}};
+  (void)state;
+  for (uint32_t s = 0; s < 2; s++) {
+    struct plan plan = split_plan(7 * s, "");
+    for (uint32_t i = 0; i < 6; i++)
+      assert_int_equal(plan_eval_index(&plan, i), drawn[s][i]);
+  }
+}
+
+static void split_seed_draws_the_split_whatever_train_seed_is(void **state) {
+  struct plan plan = split_plan(3, ", split_seed: 7"), same = split_plan(4, ", split_seed: 7");
+  struct plan other = split_plan(3, ", split_seed: 8"), by_train_seed = split_plan(7, "");
+  struct plan zero = split_plan(7, ", split_seed: 0"), zero_by_train_seed = split_plan(0, "");
+  (void)state;
+  assert_int_equal(n_same_eval(&plan, &same), SAMPLES / 2);
+  assert_int_equal(n_same_eval(&plan, &by_train_seed), SAMPLES / 2);
+  assert_int_equal(n_same_eval(&zero, &zero_by_train_seed), SAMPLES / 2);
+  assert_true(n_same_eval(&plan, &other) < 10);
+}
+
+static void split_seed_leaves_the_order_of_samples_to_train_seed(void **state) {
+  Weir__RunSpec *spec = make_spec(NULL, DATA "split: [0.5, 0.5], split_seed: 7");
   struct plan plan = make_plan(spec), other = plan;
   struct sampler *sampler = make_sampler(spec, &plan), *another;
-  uint32_t same_split = 0, same_draw = 0;
+  uint32_t same = 0;
   (void)state;
   other.seed = plan.seed + 1;
   another = make_sampler(spec, &other);
-  for (uint32_t i = 0; i < 500; i++) {
-    same_split += plan_eval_index(&plan, i) == plan_eval_index(&other, i);
+  for (uint32_t i = 0; i < 500; i++)
+    same += sampler_at(sampler, i / BATCH, i % BATCH) == sampler_at(another, i / BATCH, i % BATCH);
+  assert_true(same < 10);
+  sampler_free(sampler);
+  sampler_free(another);
+  spec_free(spec);
+}
+
+static void the_seed_keys_split_and_draws(void **state) {
+  static const char data[] = DATA "split: [0.5, 0.5], sampler: weighted";
+  Weir__RunSpec *spec = make_spec(NULL, data);
+  struct plan plan = make_plan(spec), other;
+  struct sampler *sampler = make_sampler(spec, &plan), *another;
+  uint32_t same_draw = 0;
+  (void)state;
+  spec->train->seed++;
+  other = make_plan(spec);
+  another = make_sampler(spec, &other);
+  for (uint32_t i = 0; i < 500; i++)
     same_draw += sampler_at(sampler, i / BATCH, i % BATCH) == sampler_at(another, i / BATCH, i % BATCH);
-  }
-  assert_true(same_split < 10 && same_draw < 300); /* the only sample of a class is in both */
+  assert_true(n_same_eval(&plan, &other) < 10 && same_draw < 300); /* a class's only sample is in both */
   sampler_free(sampler);
   sampler_free(another);
   spec_free(spec);
@@ -264,6 +320,7 @@ static void contradictions_are_refused(void **state) {
   refuse_spec(DATA "split: [0.9]", "data.split: wants two shares");
   refuse_spec(DATA "split: [0.9, 0.2]", "data.split: wants two shares above 0 that add up to 1");
   refuse_spec(DATA "split: [1.0, 0.0]", "data.split: wants two shares");
+  refuse_spec(DATA "split_seed: 1", "data.split_seed: draws the parts of data.split, which is not given");
   refuse_spec(DATA "shuffle: true, sampler: weighted", "data.shuffle: is given beside data.sampler");
   assert_int_equal(plan_init(&plan, spec, 4, 0, &err), ERR_INVALID);
   assert_string_equal(err.text, "data.split: 4 and 0 samples; each part needs one at least");
@@ -279,6 +336,9 @@ int main(void) {
       cmocka_unit_test(weighted_wants_one_class_a_sample),
       cmocka_unit_test(a_split_gives_every_sample_to_one_part),
       cmocka_unit_test(a_weighted_split_draws_from_the_train_part_alone),
+      cmocka_unit_test(without_split_seed_the_split_is_drawn_by_train_seed),
+      cmocka_unit_test(split_seed_draws_the_split_whatever_train_seed_is),
+      cmocka_unit_test(split_seed_leaves_the_order_of_samples_to_train_seed),
       cmocka_unit_test(the_seed_keys_split_and_draws),
       cmocka_unit_test(shares_are_floors_whatever_their_binary_form),
       cmocka_unit_test(contradictions_are_refused),

@@ -42,7 +42,7 @@ class Site:
         self.planned = {record: victim for record, victim in enumerate(plan) if victim.startswith("coordinator")}
         self.store = folder.file(f"store-{random.getrandbits(64):016x}")
         self.below = os.path.join(self.store, "records", "sweeps")
-        self.cluster = Cluster(folder, servers, workers, store="file://" + self.store, env=self.next_life(-1))
+        self.cluster = Cluster(folder, servers, workers, store="file://" + self.store, env=self.next_life(-2))
         self.sweep = self.submitted(write_sweep(folder), KINDS[kind])
         self.below = os.path.join(self.below, self.sweep.id, "log")
 
@@ -81,8 +81,8 @@ class Site:
         return self.folder.file(f"{os.path.basename(self.store)}-{name}-{self.lives}")
 
     def next_life(self, first):
-        """The environment of a coordinator that writes the log from this record on (-1: from what stands before it), and dies
-        at the next one at which it is to."""
+        """The environment of a coordinator that writes the log from this record on (-2: from the two that stand before it), and
+        dies at the next one at which it is to."""
         self.lives += 1
         due = [record for record, victim in self.planned.items() if record >= first]
         at = 2 * (due[0] - first) + (2 if self.planned.pop(due[0]).endswith("after") else 1) if due else 0

@@ -32,7 +32,7 @@ static int write_head(struct sweep_save *save);
 static int delete_head(struct sweep_save *save);
 static int write_kind(struct sweep_save *save);
 static int delete_records(struct sweep_save *save);
-static int write_records(struct sweep_save *save);
+static int write_records(struct sweep_save *save, int begin, int end);
 static void save_done(struct task *task);
 static int read_sweep(struct store *store, const char *name, struct shell_sweep **out, struct err *err);
 static int read_log(struct store *store, struct shell_sweep *sweep, struct err *err);
@@ -100,12 +100,17 @@ void shell_sweep_save(struct coordinator_service *shell, struct shell_sweep *swe
   task_post(shell->jobs, &save->task); /* one a sweep */
 }
 
-/* The head last: a sweep that is there has all that it began with. */
+/* A sweep that is there has what it learned of others, its first record: the head comes behind that. */
+static int write_all(struct sweep_save *save) {
+  int n_learned = save->writes_head && save->sweep->head->spec->n_from > 0 && save->n > 0;
+  return write_records(save, 0, n_learned) || (save->writes_head && write_head(save)) || write_kind(save) ||
+         write_records(save, n_learned, save->n);
+}
+
 static void save_run(struct task *task) {
   struct sweep_save *save = TASK_OWNER(task, struct sweep_save, task);
   if (shell_may_write(save->shell, &save->err) &&
-      (save->deletes ? delete_records(save) || delete_head(save)
-                     : write_kind(save) || write_records(save) || (save->writes_head && write_head(save))))
+      (save->deletes ? delete_records(save) || delete_head(save) : write_all(save)))
     shell_note_failure(save->shell, &save->err);
   save->task.run = save_done;
   task_post(save->shell->event_loop, &save->task);
@@ -168,11 +173,11 @@ static int delete_records(struct sweep_save *save) {
   return save->err.code;
 }
 
-static int write_records(struct sweep_save *save) {
+static int write_records(struct sweep_save *save, int begin, int end) {
   struct coordinator_service *shell = save->shell;
   char term[LEASE_TERM_SIZE];
   struct store_record guard = lease_guard(shell->term, term);
-  for (int i = 0; i < save->n && !save->err.code; i++) {
+  for (int i = begin; i < end && !save->err.code; i++) {
     char *name = mem_printf("sweeps/%s/log/%020d", save->sweep->id, save->first + i);
     checkpoint_write_record(shell->store, name, save->records[i], &guard, &save->err);
     free(name);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
 the same run. With names of parts, only those: training, engine, optimizers, data, data-plane, checkpoints, collective,
-groups, turns, fork, crowd, shares, coordinator, straggler, memory, recompute, pipeline; only by their names search, trials,
+groups, turns, fork, crowd, shares, coordinator, tls, straggler, memory, recompute, pipeline; only by their names search, trials,
 tune, sweep-stop, external, stage-memory, stage-death and large (`make bench LARGE=1`).
 
 Machines are noisy: rounds alternate between the sides, and medians and ratios are what to quote. PyTorch's side runs
@@ -26,6 +26,7 @@ import stage_death  # noqa: E402
 import stage_memory  # noqa: E402
 import straggler  # noqa: E402
 import sweep_stop  # noqa: E402
+import tls  # noqa: E402
 import trials  # noqa: E402
 import tune  # noqa: E402
 import turns  # noqa: E402
@@ -141,7 +142,7 @@ PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench
          "data-plane": bench_data_plane, "checkpoints": checkpoints.main, "collective": bench_collective,
          "groups": groups.main, "turns": turns.main, "fork": fork.main, "crowd": crowd.main,
          "shares": shares.main,
-         "coordinator": bench_coordinator,
+         "coordinator": bench_coordinator, "tls": tls.main,
          "straggler": straggler.main, "memory": memory.main, "recompute": bench_recompute, "pipeline": bench_pipeline,
          "search": bench_search, "sweep-stop": sweep_stop.main, "trials": trials.main,
          "tune": tune.main,
@@ -151,9 +152,8 @@ PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench
 
 def main():
     for name in sys.argv[1:] or ("training", "engine", "optimizers", "data", "data-plane", "checkpoints",
-                                "collective", "groups", "turns", "fork", "crowd", "shares", "coordinator", "straggler",
-                                "memory", "recompute",
-                                "pipeline"):
+                                "collective", "groups", "turns", "fork", "crowd", "shares", "coordinator", "tls",
+                                "straggler", "memory", "recompute", "pipeline"):
         PARTS[name]()
         sys.stdout.flush()
 

@@ -1,6 +1,7 @@
 /* Push-pull of blocks through our RPC beside raw TCP over loopback, in one run: two processes, several blocks
    in flight on two channels, every pushed byte summed and every pulled byte copied once. TCP only moves
-   bytes; its figure is the better of one way and both ways at once. */
+   bytes; its figure is the better of one way and both ways at once. Or with TLS beside itself in plaintext.
+ */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -42,10 +44,22 @@ static void push(struct rpc_call *call, const void *message, struct rpc_bytes *b
   rpc_bytes_free(bytes);
 }
 
-static void serve(int port_pipe) {
+/* NULL: plaintext. */
+static struct rpc_tls *tls_open(const char *folder) {
+  struct rpc_tls *tls;
+  struct err err = ERR_NONE;
+  if (rpc_tls_open(folder, &tls, &err)) {
+    fprintf(stderr, "rpc_bench: %s\n", err.text);
+    exit(1);
+  }
+  return tls;
+}
+
+static void serve(int port_pipe, const char *tls_folder) {
   static const struct rpc_method methods[] = {{.id = RPC_PUSH, .on_message = push}};
   struct rpc_service service = {methods, 1, NULL};
-  struct rpc_server_options options = {.listen = "127.0.0.1:0", .services = &service, .n_services = 1};
+  struct rpc_server_options options = {
+      .listen = "127.0.0.1:0", .services = &service, .n_services = 1, .tls = tls_open(tls_folder)};
   struct rpc_server *server;
   struct err err = ERR_NONE;
   int port;
@@ -60,9 +74,15 @@ static void serve(int port_pipe) {
   pause();
 }
 
-/* The client keeps IN_FLIGHT blocks on their way. */
+/* The client keeps IN_FLIGHT blocks on their way to a server of its own. */
 struct bench {
+  const char *tls_folder; /* NULL: plaintext */
+  pid_t server;
+  int port;
+  struct rpc_tls *tls;
+  struct rpc_client *client;
   struct rpc_channel *channels[CHANNELS];
+  struct flight *flights;
   struct buffer *gradients;
   pthread_mutex_t lock;
   pthread_cond_t idle;
@@ -114,21 +134,37 @@ static void flight_done(struct rpc_request *request, const struct err *err, cons
     flight_start(flight);
 }
 
-/* Both directions together, bytes per second. */
-static double rpc_rate(struct bench *bench, struct flight *flights, int ms) {
+/* Of both processes. */
+static double cpu_seconds(pid_t server) {
+  struct timespec own, other;
+  clockid_t clock;
+  CHECK(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own) == 0 && clock_getcpuclockid(server, &clock) == 0 &&
+        clock_gettime(clock, &other) == 0);
+  return (double)(own.tv_sec + other.tv_sec) + 1e-9 * (double)(own.tv_nsec + other.tv_nsec);
+}
+
+struct rate {
+  double bytes_per_second, cpu_seconds_per_gb;
+};
+
+/* Both directions together. */
+static struct rate rpc_rate(struct bench *bench, int ms) {
   uint64_t begin_ns = clock_now_ns();
+  double cpu = cpu_seconds(bench->server), bytes;
   bench->n_blocks = 0;
   bench->is_ending = false;
   bench->n_flying = IN_FLIGHT;
   for (int i = 0; i < IN_FLIGHT; i++)
-    flight_start(&flights[i]);
+    flight_start(&bench->flights[i]);
   usleep((useconds_t)ms * 1000);
   pthread_mutex_lock(&bench->lock);
   bench->is_ending = true;
   while (bench->n_flying)
     pthread_cond_wait(&bench->idle, &bench->lock);
   pthread_mutex_unlock(&bench->lock);
-  return 2.0 * BLOCK_BYTES * (double)bench->n_blocks / clock_seconds(clock_now_ns() - begin_ns);
+  bytes = 2.0 * BLOCK_BYTES * (double)bench->n_blocks;
+  return (struct rate){bytes / clock_seconds(clock_now_ns() - begin_ns),
+                       (cpu_seconds(bench->server) - cpu) / (bytes * 1e-9)};
 }
 
 struct pump {
@@ -214,52 +250,97 @@ static double median(double values[ROUNDS]) {
   return values[ROUNDS / 2];
 }
 
-static void measure(struct bench *bench, struct flight *flights) {
+/* Its server, as a process: before gRPC has threads in this one. */
+static void bench_fork(struct bench *bench, const char *tls_folder) {
+  int pipes[2];
+  *bench = (struct bench){
+      .tls_folder = tls_folder, .lock = PTHREAD_MUTEX_INITIALIZER, .idle = PTHREAD_COND_INITIALIZER};
+  CHECK(pipe(pipes) == 0);
+  bench->server = fork();
+  if (bench->server == 0)
+    serve(pipes[1], tls_folder);
+  close(pipes[1]);
+  if (read(pipes[0], &bench->port, sizeof bench->port) != sizeof bench->port)
+    exit(1);
+  close(pipes[0]);
+}
+
+static void bench_connect(struct bench *bench) {
+  char target[64];
+  snprintf(target, sizeof target, "127.0.0.1:%d", bench->port);
+  bench->tls = tls_open(bench->tls_folder);
+  bench->client = rpc_client_new(1, bench->tls);
+  CHECK((bench->gradients = buffer_new(BLOCK_BYTES)));
+  memset(bench->gradients->data, 0, BLOCK_BYTES);
+  for (int i = 0; i < CHANNELS; i++)
+    bench->channels[i] = rpc_channel_open(bench->client, target, PEER_ANY);
+  bench->flights = mem_new(IN_FLIGHT * sizeof *bench->flights);
+  for (uint32_t i = 0; i < IN_FLIGHT; i++)
+    bench->flights[i] = (struct flight){.bench = bench, .block = i};
+  rpc_rate(bench, WARM_UP_MS);
+}
+
+static void bench_end(struct bench *bench) {
+  for (int i = 0; i < CHANNELS; i++)
+    rpc_channel_close(bench->channels[i]);
+  rpc_client_free(bench->client);
+  rpc_tls_close(bench->tls);
+  kill(bench->server, SIGKILL);
+  waitpid(bench->server, NULL, 0);
+  buffer_put(bench->gradients);
+  free(bench->flights);
+}
+
+static void print_ratio(const char *what, double ratio[ROUNDS]) {
+  double middle = median(ratio); /* sorts them */
+  printf("ratio to %s: %.2f (median of %d rounds; %.2f to %.2f)\n", what, middle, ROUNDS, ratio[0],
+         ratio[ROUNDS - 1]);
+}
+
+static void measure_beside_tcp(struct bench *bench) {
   double rpc[ROUNDS], tcp[ROUNDS], ratio[ROUNDS];
-  rpc_rate(bench, flights, WARM_UP_MS);
   for (int i = 0; i < ROUNDS; i++) {
     double one_way = tcp_rate(ROUND_MS, false), both_ways = tcp_rate(ROUND_MS, true);
     tcp[i] = one_way > both_ways ? one_way : both_ways;
-    rpc[i] = rpc_rate(bench, flights, ROUND_MS);
+    rpc[i] = rpc_rate(bench, ROUND_MS).bytes_per_second;
     ratio[i] = rpc[i] / tcp[i];
   }
   printf("push-pull of 256 KiB blocks, %d in flight on %d channels: %.2f GB/s\n", IN_FLIGHT, CHANNELS,
          median(rpc) * 1e-9);
   printf("raw TCP over loopback: %.2f GB/s\n", median(tcp) * 1e-9);
-  qsort(ratio, ROUNDS, sizeof *ratio, compare_doubles);
-  printf("ratio to raw TCP: %.2f (median of %d rounds; %.2f to %.2f)\n", ratio[ROUNDS / 2], ROUNDS, ratio[0],
-         ratio[ROUNDS - 1]);
+  print_ratio("raw TCP", ratio);
 }
 
-int main(void) {
-  struct bench bench = {.lock = PTHREAD_MUTEX_INITIALIZER, .idle = PTHREAD_COND_INITIALIZER};
-  struct flight *flights = mem_new(IN_FLIGHT * sizeof *flights);
-  struct rpc_client *client;
-  char target[64];
-  int port = 0, pipes[2];
-  pid_t server;
-  CHECK(pipe(pipes) == 0);
-  server = fork(); /* before gRPC has threads */
-  if (server == 0)
-    serve(pipes[1]);
-  close(pipes[1]);
-  if (read(pipes[0], &port, sizeof port) != sizeof port)
-    return 1;
-  snprintf(target, sizeof target, "127.0.0.1:%d", port);
-  client = rpc_client_new(1, NULL);
-  CHECK((bench.gradients = buffer_new(BLOCK_BYTES)));
-  memset(bench.gradients->data, 0, BLOCK_BYTES);
-  for (int i = 0; i < CHANNELS; i++)
-    bench.channels[i] = rpc_channel_open(client, target, PEER_ANY);
-  for (uint32_t i = 0; i < IN_FLIGHT; i++)
-    flights[i] = (struct flight){.bench = &bench, .block = i};
-  measure(&bench, flights);
-  for (int i = 0; i < CHANNELS; i++)
-    rpc_channel_close(bench.channels[i]);
-  rpc_client_free(client);
-  kill(server, SIGKILL);
-  waitpid(server, NULL, 0);
-  buffer_put(bench.gradients);
-  free(flights);
+static void measure_with_tls(struct bench *plain, struct bench *tls) {
+  double plain_bytes[ROUNDS], tls_bytes[ROUNDS], plain_cpu[ROUNDS], tls_cpu[ROUNDS], ratio[ROUNDS];
+  for (int i = 0; i < ROUNDS; i++) {
+    struct rate without = rpc_rate(plain, ROUND_MS), with = rpc_rate(tls, ROUND_MS);
+    plain_bytes[i] = without.bytes_per_second;
+    plain_cpu[i] = without.cpu_seconds_per_gb;
+    tls_bytes[i] = with.bytes_per_second;
+    tls_cpu[i] = with.cpu_seconds_per_gb;
+    ratio[i] = tls_bytes[i] / plain_bytes[i];
+  }
+  printf("push-pull with TLS: %.2f GB/s, %.2f CPU-seconds a GB\n", median(tls_bytes) * 1e-9, median(tls_cpu));
+  printf("push-pull in plaintext: %.2f GB/s, %.2f CPU-seconds a GB\n", median(plain_bytes) * 1e-9,
+         median(plain_cpu));
+  print_ratio("plaintext", ratio);
+}
+
+/* With a folder of certificates of the role `all`: TLS beside plaintext. */
+int main(int argc, char **argv) {
+  struct bench plain, tls;
+  bool has_tls = argc > 1;
+  bench_fork(&plain, NULL);
+  if (has_tls)
+    bench_fork(&tls, argv[1]);
+  bench_connect(&plain);
+  if (has_tls) {
+    bench_connect(&tls);
+    measure_with_tls(&plain, &tls);
+    bench_end(&tls);
+  } else
+    measure_beside_tcp(&plain);
+  bench_end(&plain);
   return 0;
 }

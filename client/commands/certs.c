@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include "client/command.h"
+#include "common/base/clock.h"
 #include "common/base/memory.h"
 #include "common/certs/authority.h"
+#include "common/certs/denied.h"
 #include "common/certs/folder.h"
 
 static int order_read(const struct args *args, struct cert_order *order, struct err *err);
@@ -72,6 +74,15 @@ static int show_run(const struct args *args) {
   return err.code ? command_fail(&err) : EXIT_DONE;
 }
 
+/* A certificate that ends soon is no error. */
+static void warn_of_end(const char *folder, const struct cert_facts *facts) {
+  int64_t left_s = facts->ends - clock_unix_ms() / 1000;
+  char date[CERT_DATE_SIZE];
+  if (left_s > 0 && left_s < CERT_WARN_S)
+    fprintf(stderr, "weir: %s/cert.pem ends within %d days, at %s: make a new one by `weir certs issue`\n",
+            folder, (int)((left_s + 86399) / 86400), cert_date(facts->ends, date));
+}
+
 static void print_facts(const struct cert_facts *facts) {
   char begins[CERT_DATE_SIZE], ends[CERT_DATE_SIZE];
   printf("authority    %s\n", facts->ca);
@@ -92,9 +103,11 @@ static int show_authority(const char *file, struct err *err) {
 static int show_holder(const char *folder, struct err *err) {
   struct cert_files files;
   struct cert_facts facts;
+  struct cert_denied denied = {0};
   if (cert_files_read(folder, &files, err))
     return err->code;
-  cert_files_check(&files, folder, &facts, err);
+  if (cert_files_check(&files, folder, &facts, err) == 0)
+    cert_denied_read(folder, &denied, err);
   if (facts.holder.name[0]) {
     printf("role         %s\nname         %s\n", cert_role_name(facts.holder.role), facts.holder.name);
     if (facts.holder.role == CERT_CLIENT)
@@ -103,6 +116,10 @@ static int show_holder(const char *folder, struct err *err) {
   }
   if (facts.serial[0])
     print_facts(&facts);
+  if (denied.count)
+    printf("denied       %d\n", denied.count);
+  warn_of_end(folder, &facts);
+  cert_denied_free(&denied);
   cert_files_free(&files);
   return err->code;
 }
@@ -182,7 +199,8 @@ static const struct command_def command_certs_show = {
     .description =
         "Prints whose certificate it is, who signed it, from when and until when it is valid, its serial "
         "number "
-        "and its SHA-256. If it cannot be used, the reason follows, and the exit status is 2. Of an "
+        "and its SHA-256. If it cannot be used, the reason follows, and the exit status is 2. If it "
+        "ends within a week, a line on stderr says so. Of an "
         "authority's "
         "folder it shows the authority.",
     .examples = "weir certs show certs/worker\n",

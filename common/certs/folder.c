@@ -91,6 +91,17 @@ int cert_facts_read(const char *file, struct cert_facts *facts, struct err *err)
   return err->code;
 }
 
+int cert_facts_parse(const char *text, const char *file, struct cert_facts *facts, struct err *err) {
+  X509 *certificate = NULL;
+  *facts = (struct cert_facts){0};
+  if (pem_certificate(text, file, &certificate, err) == 0) {
+    facts_of(certificate, facts);
+    holder_of(certificate, file, facts, err);
+  }
+  X509_free(certificate);
+  return err->code;
+}
+
 const char *cert_date(int64_t seconds, char text[CERT_DATE_SIZE]) {
   time_t time = (time_t)seconds;
   struct tm parts;

@@ -35,6 +35,12 @@ int cert_files_check(const struct cert_files *files, const char *folder, struct 
 /* The facts of one file's certificate, but its holder, without any check. Errors: as cert_files_read. */
 int cert_facts_read(const char *file, struct cert_facts *facts, struct err *err);
 
+/* The facts of a certificate as PEM text, its holder among them; they are set as far as they were read. file:
+   what errors call it. Errors: INVALID. */
+int cert_facts_parse(const char *text, const char *file, struct cert_facts *facts, struct err *err);
+
+enum { CERT_WARN_S = 7 * 24 * 3600 }; /* how long before its end a certificate is warned of */
+
 enum { CERT_DATE_SIZE = 32 };
 const char *cert_date(int64_t seconds, char text[CERT_DATE_SIZE]); /* "2027-11-24 14:21:48 UTC" */
 

@@ -4,7 +4,6 @@
    and its client's end is noticed. */
 #include "common/rpc/call.h"
 
-#include <grpc/grpc_security.h>
 #include <grpc/slice.h>
 #include <grpc/support/alloc.h>
 #include <stdarg.h>
@@ -16,6 +15,7 @@
 
 /* How long room is kept for the message of a call: beyond it, its client is slow or gone. */
 enum { ROOM_KEPT_MS = 2000 };
+enum { WATCH_MS = 1000 };
 
 struct rpc_call {
   struct rpc_server *server;
@@ -25,6 +25,7 @@ struct rpc_call {
   struct rpc_event accepted, received, sent, closed;
   grpc_call_details details; /* until accepted */
   grpc_metadata_array metadata;
+  struct rpc_guest *guest; /* whose certificate came with it; NULL: plaintext */
   void *user;
 
   /* the queue's thread's own */
@@ -32,9 +33,10 @@ struct rpc_call {
   int is_cancelled; /* written by gRPC */
   bool is_seen;     /* a callback ran: the owner will finish it */
   bool is_receiving;
-  struct rpc_intake_place place; /* of a call that brings a payload */
-  struct rpc_timer idle;         /* of a call that may not be silent for ever, or for which room is kept */
-  uint64_t heard_ns;             /* the client's last message, or the call's begin */
+  struct rpc_call *before, *after; /* of its watch, with a guest */
+  struct rpc_intake_place place;   /* of a call that brings a payload */
+  struct rpc_timer idle;           /* of a call that may not be silent for ever, or for which room is kept */
+  uint64_t heard_ns;               /* the client's last message, or the call's begin */
 
   pthread_mutex_t lock;
   int refs; /* the owner's until it finishes, one until on_closed returned, one while sending */
@@ -88,6 +90,7 @@ static void put_and_unlock(struct rpc_call *call) {
   grpc_slice_unref(call->status_text);
   pthread_mutex_destroy(&call->lock);
   gpr_free(call->peer);
+  rpc_guest_put(call->guest);
   free(call);
   rpc_server_call_ended(server);
 }
@@ -118,24 +121,38 @@ static void call_receive(struct rpc_call *call) {
     start_receiving(call);
 }
 
-/* Before anything of the call is received. */
+/* A message that we do not hand on, or do not wait for any more. An owner that knows the call is told by
+   on_closed. */
+static void call_refuse(struct rpc_call *call, const struct err *err) {
+  log_event(LOG_DEBUG, "rpc", "refused", "method=%s peer=%s error=\"%s\"", call->route->def->path,
+            rpc_call_peer(call), err->text);
+  if (call->is_seen)
+    grpc_call_cancel_with_status(call->call, (grpc_status_code)err_grpc_status(err->code), err->text, NULL);
+  else
+    rpc_call_finish(call, err);
+}
+
 static int check_caller(const struct rpc_call *call, struct err *err) {
   const struct rpc_method_def *def = call->route->def;
-  struct cert_holder holder;
+  const struct cert_holder *holder;
   char uri[CERT_TEXT_SIZE];
-  if (!rpc_server_has_tls(call->server))
+  if (!call->guest)
     return 0;
-  if (!rpc_call_holder(call, &holder))
-    return err_set(err, ERR_DENIED, "the certificate names no member or client of Weir");
-  if (rpc_callers_hold(def->callers, &holder))
+  holder = rpc_guest_holder(call->guest);
+  if (rpc_callers_hold(def->callers, holder))
     return 0;
-  cert_holder_uri(&holder, uri);
+  cert_holder_uri(holder, uri);
   return err_set(err, ERR_DENIED, "%s is for %s: the certificate is that of %s", def->path,
                  rpc_callers_name(def->callers), uri);
 }
 
 static void call_begin(struct rpc_call *call) {
   struct err err = ERR_NONE;
+  /* Before anything of the call is received. The guard logs whom it refuses. */
+  if (call->guest && rpc_guard_check(rpc_server_guard(call->server), call->guest, &err)) {
+    call_refuse(call, &err);
+    return;
+  }
   if (check_caller(call, &err)) {
     log_event(LOG_WARN, "rpc", "denied", "method=%s peer=%s reason=\"%s\"", call->route->def->path,
               rpc_call_peer(call), err.text);
@@ -147,6 +164,25 @@ static void call_begin(struct rpc_call *call) {
   call_receive(call);
 }
 
+static void watch_add(struct rpc_call *call) {
+  struct rpc_watch *watch = rpc_server_watch(call->server, call->queue);
+  if (!rpc_server_guard(call->server))
+    return;
+  call->guest = rpc_guard_meet(rpc_server_guard(call->server), call->call);
+  if ((call->after = watch->calls))
+    watch->calls->before = call;
+  watch->calls = call;
+}
+
+static void watch_remove(struct rpc_call *call) {
+  struct rpc_watch *watch = rpc_server_watch(call->server, call->queue);
+  if (!call->guest)
+    return;
+  *(call->before ? &call->before->after : &watch->calls) = call->after;
+  if (call->after)
+    call->after->before = call->before;
+}
+
 static void on_accepted(struct rpc_event *event, bool ok) {
   struct rpc_call *call = RPC_EVENT_OWNER(event, struct rpc_call, accepted);
   grpc_op close = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER,
@@ -155,6 +191,7 @@ static void on_accepted(struct rpc_event *event, bool ok) {
     rpc_call_accept(call->server, call->queue);
     call->route = rpc_server_route(call->server, call->details.method);
     call->refs = 2;
+    watch_add(call);
     rpc_start_batch(call->call, &close, 1, &call->closed);
   }
   if (ok && call->route) {
@@ -188,17 +225,6 @@ static void call_settle(struct rpc_call *call) {
     call->refs--;
   }
   put_and_unlock(call);
-}
-
-/* A message that we do not hand on, or do not wait for any more. An owner that knows the call is told by
-   on_closed. */
-static void call_refuse(struct rpc_call *call, const struct err *err) {
-  log_event(LOG_DEBUG, "rpc", "refused", "method=%s peer=%s error=\"%s\"", call->route->def->path,
-            rpc_call_peer(call), err->text);
-  if (call->is_seen)
-    grpc_call_cancel_with_status(call->call, (grpc_status_code)err_grpc_status(err->code), err->text, NULL);
-  else
-    rpc_call_finish(call, err);
 }
 
 static void hand_on(struct rpc_call *call, grpc_byte_buffer *wire) {
@@ -284,10 +310,33 @@ static void on_idle(struct rpc_timer *timer) {
   call_refuse(call, &err);
 }
 
+/* Ends the calls of certificates that are accepted no more. */
+static void on_watch(struct rpc_timer *timer) {
+  struct rpc_watch *watch = RPC_EVENT_OWNER(timer, struct rpc_watch, timer);
+  struct rpc_guard *guard = rpc_server_guard(watch->server);
+  rpc_guard_look(guard);
+  for (struct rpc_call *call = watch->calls; call; call = call->after) {
+    struct err err = ERR_NONE;
+    bool is_finished;
+    pthread_mutex_lock(&call->lock);
+    is_finished = call->is_finished;
+    pthread_mutex_unlock(&call->lock);
+    if (!is_finished && call->route && rpc_guard_check(guard, call->guest, &err))
+      call_refuse(call, &err);
+  }
+  rpc_timer_set(watch->queue, timer, clock_now_ns() + WATCH_MS * UINT64_C(1000000));
+}
+
+void rpc_watch_begin(struct rpc_watch *watch) {
+  watch->timer.expired = on_watch;
+  rpc_timer_set(watch->queue, &watch->timer, clock_now_ns() + WATCH_MS * UINT64_C(1000000));
+}
+
 static void on_closed(struct rpc_event *event, bool ok) {
   struct rpc_call *call = RPC_EVENT_OWNER(event, struct rpc_call, closed);
   (void)ok;
   rpc_timer_clear(call->queue, &call->idle);
+  watch_remove(call);
   if (rpc_intake_leave(&call->place))
     call->is_receiving = false; /* it was not begun */
   pthread_mutex_lock(&call->lock);
@@ -406,19 +455,10 @@ size_t rpc_call_waiting(struct rpc_call *call) {
 }
 
 bool rpc_call_holder(const struct rpc_call *call, struct cert_holder *holder) {
-  grpc_auth_context *context = rpc_server_has_tls(call->server) ? grpc_call_auth_context(call->call) : NULL;
-  grpc_auth_property_iterator properties =
-      grpc_auth_context_find_properties_by_name(context, GRPC_PEER_SPIFFE_ID_PROPERTY_NAME);
-  const grpc_auth_property *uri = context ? grpc_auth_property_iterator_next(&properties) : NULL;
-  char text[CERT_TEXT_SIZE];
-  struct err err;
-  bool is_named = uri && uri->value_length < sizeof text;
-  if (is_named) {
-    snprintf(text, sizeof text, "%.*s", (int)uri->value_length, uri->value);
-    is_named = cert_holder_read(text, holder, &err) == 0;
-  }
-  grpc_auth_context_release(context);
-  return is_named;
+  const struct cert_holder *shown = call->guest ? rpc_guest_holder(call->guest) : NULL;
+  if (shown)
+    *holder = *shown;
+  return shown;
 }
 
 const char *rpc_call_peer(const struct rpc_call *call) {

@@ -3,6 +3,7 @@
 #define WEIR_COMMON_RPC_CALL_H
 
 #include "common/rpc/core.h"
+#include "common/rpc/guard.h"
 #include "common/rpc/intake.h"
 #include "common/rpc/server.h"
 
@@ -13,6 +14,16 @@ struct rpc_route {
   void *context;
 };
 
+/* The calls of a queue with TLS, whose callers are looked at each second; the queue's thread's own. */
+struct rpc_watch {
+  struct rpc_server *server;
+  struct rpc_queue *queue;
+  struct rpc_call *calls;
+  struct rpc_timer timer;
+};
+
+void rpc_watch_begin(struct rpc_watch *watch); /* before the queue's thread runs; ends with the queue */
+
 /* Waits for one more call on the queue; every call that comes waits for the next. */
 void rpc_call_accept(struct rpc_server *server, struct rpc_queue *queue);
 
@@ -20,7 +31,8 @@ void rpc_call_accept(struct rpc_server *server, struct rpc_queue *queue);
 const struct rpc_route *rpc_server_route(const struct rpc_server *server, grpc_slice path);
 grpc_server *rpc_server_core(struct rpc_server *server);
 struct rpc_intake *rpc_server_intake(struct rpc_server *server);
-bool rpc_server_has_tls(const struct rpc_server *server);
+struct rpc_guard *rpc_server_guard(struct rpc_server *server); /* NULL without TLS */
+struct rpc_watch *rpc_server_watch(struct rpc_server *server, const struct rpc_queue *queue);
 void rpc_server_call_begins(struct rpc_server *server);
 void rpc_server_call_ended(struct rpc_server *server); /* its memory is gone */
 

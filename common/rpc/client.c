@@ -11,7 +11,7 @@
 #include "common/rpc/credentials.h"
 
 /* RECONNECT_MAX_MS: whoever comes back is found within a second. */
-enum { BACKOFF_FIRST_MS = 50, BACKOFF_MAX_MS = 2000, RECONNECT_MAX_MS = 500 };
+enum { BACKOFF_FIRST_MS = 50, BACKOFF_MAX_MS = 2000, RECONNECT_MAX_MS = 500, RENEW_MS = 1000 };
 
 struct rpc_client {
   struct rpc_queue *queues;
@@ -46,10 +46,8 @@ void rpc_client_free(struct rpc_client *client) {
   rpc_fini();
 }
 
-struct rpc_channel *rpc_channel_open(struct rpc_client *client, const char *target, enum rpc_peer peer) {
+static grpc_channel *core_new(const struct rpc_channel *channel) {
   static const char *const names[] = {"coordinator.weir", "server.weir", "worker.weir", "member.weir"};
-  struct rpc_channel *channel = mem_new(sizeof *channel);
-  unsigned turn = __atomic_fetch_add(&client->next, 1, __ATOMIC_RELAXED);
   struct rpc_args args;
   rpc_args_init(&args);
   rpc_args_add(&args, GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1); /* a connection of its own */
@@ -60,12 +58,21 @@ struct rpc_channel *rpc_channel_open(struct rpc_client *client, const char *targ
   rpc_args_add(&args, GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 1000);
   rpc_args_add(&args, GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   rpc_args_add(&args, GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
-  if (client->has_tls)
-    rpc_args_add_text(&args, GRPC_SSL_TARGET_NAME_OVERRIDE_ARG, names[peer]);
+  if (channel->client->has_tls)
+    rpc_args_add_text(&args, GRPC_SSL_TARGET_NAME_OVERRIDE_ARG, names[channel->peer]);
+  return grpc_channel_create(channel->target, channel->client->credentials, &args.list);
+}
+
+struct rpc_channel *rpc_channel_open(struct rpc_client *client, const char *target, enum rpc_peer peer) {
+  struct rpc_channel *channel = mem_new(sizeof *channel);
+  unsigned turn = __atomic_fetch_add(&client->next, 1, __ATOMIC_RELAXED);
   channel->client = client;
   channel->queue = &client->queues[turn % (unsigned)client->n_queues];
+  channel->peer = peer;
   channel->target = mem_strdup(target);
-  channel->core = grpc_channel_create(target, client->credentials, &args.list);
+  pthread_mutex_init(&channel->lock, NULL);
+  channel->core = core_new(channel);
+  channel->made_ns = clock_now_ns();
   return channel;
 }
 
@@ -73,6 +80,7 @@ void rpc_channel_close(struct rpc_channel *channel) {
   if (!channel)
     return;
   grpc_channel_destroy(channel->core);
+  pthread_mutex_destroy(&channel->lock);
   free(channel->target);
   free(channel);
 }
@@ -86,17 +94,49 @@ bool rpc_channel_has_tls(const struct rpc_channel *channel) {
 }
 
 bool rpc_channel_is_connected(const struct rpc_channel *channel) {
-  return grpc_channel_check_connectivity_state(channel->core, 0) == GRPC_CHANNEL_READY;
+  struct rpc_channel *own = (struct rpc_channel *)channel;
+  bool is_connected;
+  pthread_mutex_lock(&own->lock);
+  is_connected = grpc_channel_check_connectivity_state(own->core, 0) == GRPC_CHANNEL_READY;
+  pthread_mutex_unlock(&own->lock);
+  return is_connected;
+}
+
+void rpc_channel_renew(struct rpc_channel *channel) {
+  pthread_mutex_lock(&channel->lock);
+  channel->has_outlived = true;
+  pthread_mutex_unlock(&channel->lock);
+}
+
+/* The core whose calls would be refused, to be destroyed; its calls go on to their ends. Many calls may end
+   of one certificate: a core is not replaced again within RENEW_MS. */
+static grpc_channel *take_outlived_locked(struct rpc_channel *channel) {
+  uint64_t now_ns = clock_now_ns();
+  grpc_channel *core = channel->core;
+  if (!channel->has_outlived || now_ns - channel->made_ns < RENEW_MS * UINT64_C(1000000))
+    return NULL;
+  channel->core = core_new(channel);
+  channel->made_ns = now_ns;
+  channel->has_outlived = false;
+  return core;
 }
 
 grpc_call *rpc_channel_call(struct rpc_channel *channel, grpc_completion_queue *cq, enum rpc_method_id method,
                             int deadline_ms) {
   gpr_timespec deadline = gpr_inf_future(GPR_CLOCK_MONOTONIC);
+  grpc_channel *outlived;
+  grpc_call *call;
   if (deadline_ms >= 0)
     deadline = gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(deadline_ms, GPR_TIMESPAN));
-  return grpc_channel_create_call(channel->core, NULL, GRPC_PROPAGATE_DEFAULTS, cq,
+  pthread_mutex_lock(&channel->lock);
+  outlived = take_outlived_locked(channel);
+  call = grpc_channel_create_call(channel->core, NULL, GRPC_PROPAGATE_DEFAULTS, cq,
                                   grpc_slice_from_static_string(rpc_method_defs[method].path), NULL, deadline,
                                   NULL);
+  pthread_mutex_unlock(&channel->lock);
+  if (outlived)
+    grpc_channel_destroy(outlived);
+  return call;
 }
 
 int rpc_backoff_ms(int attempt) {

@@ -8,7 +8,7 @@
 #include "common/rpc/client_core.h"
 
 struct rpc_reader {
-  const char *target;
+  struct rpc_channel *channel;
   const struct rpc_method_def *def;
   int deadline_ms;
   grpc_completion_queue *cq;
@@ -26,7 +26,7 @@ static bool reader_perform(struct rpc_reader *reader, const grpc_op *op) {
 struct rpc_reader *rpc_reader_open(struct rpc_channel *channel, enum rpc_method_id method, int deadline_ms) {
   struct rpc_reader *reader = mem_new(sizeof *reader);
   grpc_op ops[3] = {{.op = GRPC_OP_SEND_INITIAL_METADATA}};
-  reader->target = channel->target;
+  reader->channel = channel;
   reader->def = &rpc_method_defs[method];
   reader->deadline_ms = deadline_ms;
   reader->cq = grpc_completion_queue_create_for_pluck(NULL);
@@ -45,7 +45,7 @@ static void wait_for_ending(struct rpc_reader *reader) {
 
 static int reader_err(struct rpc_reader *reader, struct err *err) {
   wait_for_ending(reader);
-  return rpc_ending_err(&reader->ending, reader->target, reader->deadline_ms, err);
+  return rpc_ending_err(&reader->ending, reader->channel, reader->deadline_ms, err);
 }
 
 int rpc_reader_send(struct rpc_reader *reader, const void *request, struct err *err) {
@@ -59,7 +59,7 @@ int rpc_reader_send(struct rpc_reader *reader, const void *request, struct err *
     return ERR_OK;
   if (reader_err(reader, err))
     return err->code;
-  return err_set(err, ERR_CANCELLED, "%s: the server has ended the stream", reader->target);
+  return err_set(err, ERR_CANCELLED, "%s: the server has ended the stream", reader->channel->target);
 }
 
 void rpc_reader_half_close(struct rpc_reader *reader) {
@@ -77,7 +77,7 @@ int rpc_reader_next(struct rpc_reader *reader, void **reply, struct err *err) {
   if (!wire)
     return reader_err(reader, err);
   if (wire_read(&reader->def->reply, wire, &got, err))
-    err_prefix(err, "%s", reader->target);
+    err_prefix(err, "%s", reader->channel->target);
   grpc_byte_buffer_destroy(wire);
   if (!got.message)
     return err->code;
@@ -111,7 +111,7 @@ static int unary_once(struct rpc_channel *channel, const struct rpc_question *qu
   if (!code)
     code = reader_err(reader, err);
   if (!code && !*reply)
-    code = err_set(err, ERR_INTERNAL, "%s: the answer is empty", reader->target);
+    code = err_set(err, ERR_INTERNAL, "%s: the answer is empty", reader->channel->target);
   if (code && *reply) {
     protobuf_c_message_free_unpacked(*reply, NULL);
     *reply = NULL;

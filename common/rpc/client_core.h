@@ -8,13 +8,21 @@
 struct rpc_channel {
   struct rpc_client *client;
   struct rpc_queue *queue; /* of its calls */
-  grpc_channel *core;
+  enum rpc_peer peer;
   char *target;
+  pthread_mutex_t lock; /* what follows */
+  grpc_channel *core;
+  uint64_t made_ns;  /* when the core was */
+  bool has_outlived; /* the certificate that its connection has shown */
 };
 
 /* A call on the queue. deadline_ms < 0: none. */
 grpc_call *rpc_channel_call(struct rpc_channel *channel, grpc_completion_queue *cq, enum rpc_method_id method,
                             int deadline_ms);
+
+/* The server has said that the certificate of the channel's connection has expired: the calls that follow go
+   by a new connection, which shows the certificate that our folder has now. Any thread. */
+void rpc_channel_renew(struct rpc_channel *channel);
 
 /* How a call ends: where gRPC writes its answer to. */
 struct rpc_ending {
@@ -28,8 +36,9 @@ void rpc_ending_fini(struct rpc_ending *ending);
 /* The two operations that fill it. */
 void rpc_ending_ops(struct rpc_ending *ending, grpc_op ops[2]);
 
-/* What the ending means, as one line that names the target; gRPC's long descriptions are cut to their point.
-   Returns the code. */
-int rpc_ending_err(const struct rpc_ending *ending, const char *target, int deadline_ms, struct err *err);
+/* What the ending of a call of the channel means, as one line that names the target; gRPC's long descriptions
+   are cut to their point. Returns the code. */
+int rpc_ending_err(const struct rpc_ending *ending, struct rpc_channel *channel, int deadline_ms,
+                   struct err *err);
 
 #endif

@@ -74,13 +74,19 @@ static void make_line(char *text) {
       *text = ' ';
 }
 
-int rpc_ending_err(const struct rpc_ending *ending, const char *target, int deadline_ms, struct err *err) {
+int rpc_ending_err(const struct rpc_ending *ending, struct rpc_channel *channel, int deadline_ms,
+                   struct err *err) {
+  const char *target = channel->target;
   char *text;
   const char *shown;
   enum err_code code = err_from_grpc_status((int)ending->status);
   if (code == ERR_OK) {
     *err = ERR_NONE;
     return ERR_OK;
+  }
+  if (code == ERR_EXPIRED) { /* there may be a new certificate: the call may be tried again */
+    rpc_channel_renew(channel);
+    code = ERR_UNAVAILABLE;
   }
   text = grpc_slice_to_c_string(ending->text);
   make_line(text);

@@ -6,7 +6,7 @@
 
 struct rpc_stream {
   struct rpc_stream_handlers handlers;
-  const char *target;
+  struct rpc_channel *channel;
   const struct rpc_method_def *def;
   grpc_call *call;
   struct rpc_event sent, received, ended;
@@ -38,7 +38,7 @@ struct rpc_stream *rpc_stream_open(struct rpc_channel *channel, enum rpc_method_
   struct rpc_stream *stream = mem_new(sizeof *stream);
   grpc_op begin = {.op = GRPC_OP_SEND_INITIAL_METADATA}, end[2];
   stream->handlers = *handlers;
-  stream->target = channel->target;
+  stream->channel = channel;
   stream->def = &rpc_method_defs[method];
   stream->sent.done = on_sent;
   stream->received.done = on_received;
@@ -119,7 +119,7 @@ static void stream_settle(struct rpc_stream *stream) {
   pthread_mutex_unlock(&stream->lock);
   if (!is_settled)
     return;
-  rpc_ending_err(&stream->ending, stream->target, -1, &err);
+  rpc_ending_err(&stream->ending, stream->channel, -1, &err);
   stream->handlers.on_end(stream->handlers.user, stream->refusal.code ? &stream->refusal : &err);
   pthread_mutex_lock(&stream->lock);
   stream->is_over = true;
@@ -147,7 +147,7 @@ static void on_received(struct rpc_event *event, bool ok) {
   stream->incoming = NULL;
   pthread_mutex_unlock(&stream->lock);
   if (wire && wire_read(&stream->def->reply, wire, &got, &stream->refusal)) {
-    err_prefix(&stream->refusal, "%s", stream->target);
+    err_prefix(&stream->refusal, "%s", stream->channel->target);
     grpc_call_cancel(stream->call, NULL);
   }
   if (wire)

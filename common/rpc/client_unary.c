@@ -64,7 +64,7 @@ void rpc_request_cancel(struct rpc_request *request) {
 static void request_finish(struct rpc_request_state *state) {
   struct err err = ERR_NONE;
   struct wire_message got = {0};
-  rpc_ending_err(&state->ending, state->channel->target, state->deadline_ms, &err);
+  rpc_ending_err(&state->ending, state->channel, state->deadline_ms, &err);
   if (!err.code && !state->reply)
     err_set(&err, ERR_INTERNAL, "%s: the answer is empty", state->channel->target);
   if (!err.code && wire_read(&state->def->reply, state->reply, &got, &err))

@@ -23,7 +23,8 @@ struct rpc_server {
   struct rpc_reflection *reflection;
   struct rpc_intake *intake;
   struct rpc_port_keys *keys;
-  bool has_tls;
+  struct rpc_guard *guard;   /* NULL: plaintext */
+  struct rpc_watch *watches; /* [n_queues], with a guard */
   struct rpc_event shut;
 
   pthread_mutex_t lock;
@@ -65,10 +66,12 @@ int rpc_server_start(const struct rpc_server_options *options, struct rpc_server
   add_services(server, options);
   server->core = core_new();
   server->keys = rpc_port_keys_new(options->tls);
-  server->has_tls = options->tls;
+  server->guard = rpc_guard_new(options->tls);
   server->n_queues = options->threads > 0 ? options->threads : 1;
   server->queues = mem_new((size_t)server->n_queues * sizeof *server->queues);
+  server->watches = mem_new((size_t)server->n_queues * sizeof *server->watches);
   for (int i = 0; i < server->n_queues; i++) {
+    server->watches[i] = (struct rpc_watch){.server = server, .queue = &server->queues[i]};
     rpc_queue_open(&server->queues[i]);
     grpc_server_register_completion_queue(server->core, server->queues[i].cq, NULL);
   }
@@ -77,8 +80,11 @@ int rpc_server_start(const struct rpc_server_options *options, struct rpc_server
   grpc_server_start(server->core);
   for (int i = 0; i < server->n_queues * ACCEPTS_PER_QUEUE; i++)
     rpc_call_accept(server, &server->queues[i % server->n_queues]);
-  for (int i = 0; i < server->n_queues; i++)
+  for (int i = 0; i < server->n_queues; i++) {
+    if (server->guard)
+      rpc_watch_begin(&server->watches[i]);
     rpc_queue_start(&server->queues[i]);
+  }
   *out = server;
   return ERR_OK;
 out:
@@ -156,8 +162,12 @@ grpc_server *rpc_server_core(struct rpc_server *server) {
   return server->core;
 }
 
-bool rpc_server_has_tls(const struct rpc_server *server) {
-  return server->has_tls;
+struct rpc_guard *rpc_server_guard(struct rpc_server *server) {
+  return server->guard;
+}
+
+struct rpc_watch *rpc_server_watch(struct rpc_server *server, const struct rpc_queue *queue) {
+  return &server->watches[queue - server->queues];
 }
 
 struct rpc_intake *rpc_server_intake(struct rpc_server *server) {
@@ -209,8 +219,10 @@ static void server_release(struct rpc_server *server) {
   rpc_reflection_free(server->reflection);
   rpc_intake_free(server->intake);
   rpc_port_keys_free(server->keys);
+  rpc_guard_free(server->guard);
   free(server->names.names);
   free(server->routes);
+  free(server->watches);
   free(server->queues);
   pthread_cond_destroy(&server->changed);
   pthread_mutex_destroy(&server->lock);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/memory.h"
+#include "common/certs/denied.h"
 
 const char *rpc_tls_folder(const char *option) {
   const char *usual = getenv("WEIR_TLS");
@@ -15,14 +16,16 @@ const char *rpc_tls_folder(const char *option) {
 int rpc_tls_open(const char *folder, struct rpc_tls **out, struct err *err) {
   struct cert_files files;
   struct cert_facts facts;
+  struct cert_denied denied;
   *out = NULL;
   if (!folder)
     return 0;
   if (cert_files_read(folder, &files, err))
     return err_prefix(err, "TLS");
-  if (cert_files_check(&files, folder, &facts, err)) {
+  if (cert_files_check(&files, folder, &facts, err) || cert_denied_read(folder, &denied, err)) {
     err_prefix(err, "TLS");
   } else {
+    cert_denied_free(&denied);
     *out = mem_new(sizeof **out);
     **out = (struct rpc_tls){.folder = mem_strdup(folder), .facts = facts};
   }

@@ -15,8 +15,8 @@ struct rpc_tls {
 /* The folder that an option names, else WEIR_TLS; NULL: neither. */
 const char *rpc_tls_folder(const char *option);
 
-/* folder NULL: *out is NULL, and connections are plaintext. Errors: those of cert_files_read and
- * cert_files_check. */
+/* folder NULL: *out is NULL, and connections are plaintext. Errors: those of cert_files_read,
+ * cert_files_check and cert_denied_read. */
 int rpc_tls_open(const char *folder, struct rpc_tls **out, struct err *err);
 void rpc_tls_close(struct rpc_tls *tls); /* NULL is ignored */
 

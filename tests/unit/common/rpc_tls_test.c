@@ -18,6 +18,7 @@
 #include "common/certs/authority.h"
 #include "common/rpc/client.h"
 #include "common/rpc/server.h"
+#include "grpc/health/v1/health.pb-c.h"
 #include "tests/support/common/patience.h"
 
 /* Two authorities in a folder: home and away, with a folder for each role in each. */
@@ -219,6 +220,96 @@ static void files_that_cannot_be_used_leave_a_port_with_those_it_had(void **stat
   free(mixed);
 }
 
+static void write_denied(const struct fixture *f, const char *text) {
+  char *path = mem_printf("%s/home/server/denied.txt", f->folder), *beside = mem_printf("%s.new", path);
+  FILE *file = fopen(beside, "w");
+  assert_non_null(file);
+  fputs(text, file);
+  assert_int_equal(fclose(file), 0);
+  assert_int_equal(rename(beside, path), 0);
+  free(beside);
+  free(path);
+}
+
+/* A stream that a server ends by itself only when it stops. */
+static struct rpc_reader *watch(struct rpc_channel *channel) {
+  struct rpc_reader *reader = rpc_reader_open(channel, RPC_HEALTH_WATCH, patience_ms());
+  Grpc__Health__V1__HealthCheckRequest request = GRPC__HEALTH__V1__HEALTH_CHECK_REQUEST__INIT;
+  struct err err = ERR_NONE;
+  void *reply;
+  assert_int_equal(rpc_reader_send(reader, &request, &err), 0);
+  rpc_reader_half_close(reader);
+  if (rpc_reader_next(reader, &reply, &err))
+    fail_msg("%s", err.text);
+  protobuf_c_message_free_unpacked(reply, NULL);
+  return reader;
+}
+
+static int ask(struct rpc_channel *channel, struct err *err) {
+  bool is_serving;
+  *err = ERR_NONE;
+  return rpc_health_probe(channel, patience_ms(), &is_serving, err);
+}
+
+/* Streams and calls of connections that were opened before. */
+static void a_denied_name_is_refused_on_connections_that_are_open(void **state) {
+  static const char says[] = "the certificate of spiffe://weir/client/default/operator/client is denied";
+  const struct fixture *f = *state;
+  struct rpc_tls *tls = tls_of(f, "home/server"), *own = tls_of(f, "home/client"),
+                 *other = tls_of(f, "home/worker");
+  struct rpc_server *server = serve(tls);
+  struct rpc_client *clients[] = {rpc_client_new(1, own), rpc_client_new(1, other)};
+  char *target = mem_printf("127.0.0.1:%d", rpc_server_port(server));
+  struct rpc_channel *denied = rpc_channel_open(clients[0], target, PEER_SERVER);
+  struct rpc_channel *welcome = rpc_channel_open(clients[1], target, PEER_SERVER);
+  struct rpc_reader *reader = watch(denied), *kept = watch(welcome);
+  struct timespec pause = {.tv_nsec = 50000000};
+  struct err err = ERR_NONE;
+  void *reply;
+  write_denied(f, "# lost:\n\n  client/default/operator/client \t# in the train\r\nspiffe://weir/worker/w\n");
+  if (rpc_reader_next(reader, &reply, &err) != ERR_DENIED || !strstr(err.text, says))
+    fail_msg("the stream: %s", err.text);
+  if (ask(denied, &err) != ERR_DENIED || !strstr(err.text, says))
+    fail_msg("a call: %s", err.text);
+  if (ask(welcome, &err))
+    fail_msg("another's call: %s", err.text);
+  write_denied(f, "");
+  for (uint64_t until_ns = clock_now_ns() + (uint64_t)patience_seconds() * 1000000000; ask(denied, &err);) {
+    if (clock_now_ns() > until_ns)
+      fail_msg("denied no more: %s", err.text);
+    nanosleep(&pause, NULL);
+  }
+  rpc_server_set_serving(server, false);
+  if (rpc_reader_next(kept, &reply, &err))
+    fail_msg("another's stream: %s", err.text);
+  protobuf_c_message_free_unpacked(reply, NULL);
+  rpc_reader_close(reader);
+  rpc_reader_close(kept);
+  rpc_channel_close(denied);
+  rpc_channel_close(welcome);
+  rpc_client_free(clients[0]);
+  rpc_client_free(clients[1]);
+  rpc_server_stop(server);
+  rpc_tls_close(tls);
+  rpc_tls_close(own);
+  rpc_tls_close(other);
+  free(target);
+}
+
+static void a_list_of_denied_names_that_says_nothing_clear_is_refused(void **state) {
+  static const char *const texts[] = {"worker/w\nworker\n", "\n*\n", "# all\nspiffe://other/worker/w"};
+  const struct fixture *f = *state;
+  char *folder = mem_printf("%s/home/server", f->folder);
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    struct rpc_tls *tls;
+    struct err err = ERR_NONE;
+    write_denied(f, texts[i]);
+    if (rpc_tls_open(folder, &tls, &err) != ERR_INVALID || !strstr(err.text, "/home/server/denied.txt:2: '"))
+      fail_msg("%s: %s", texts[i], err.text);
+  }
+  free(folder);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(both_ends_need_a_certificate_of_one_authority, setup, teardown),
@@ -228,6 +319,9 @@ int main(void) {
       cmocka_unit_test_setup_teardown(new_certificates_are_taken_by_ports_and_channels_that_are_open, setup,
                                       teardown),
       cmocka_unit_test_setup_teardown(files_that_cannot_be_used_leave_a_port_with_those_it_had, setup,
+                                      teardown),
+      cmocka_unit_test_setup_teardown(a_denied_name_is_refused_on_connections_that_are_open, setup, teardown),
+      cmocka_unit_test_setup_teardown(a_list_of_denied_names_that_says_nothing_clear_is_refused, setup,
                                       teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,139 @@
+"""Certificates that end, and names that are denied, while processes run: who has one is out, also on connections that are open."""
+import contextlib
+import os
+
+from certificates import Authority
+from harness import PATIENCE, Cluster, Folder, Process, main, program, wait_for, weir
+from test_tls import follow, secured, undisturbed, write_spec
+
+DAY_S = 24 * 3600
+NAMES = "URI:spiffe://weir/{0}/{0},DNS:{0}.weir,DNS:member.weir"
+
+
+def point_to(link, target):
+    """Switches the link at once."""
+    os.symlink(target, link + ".new")
+    os.rename(link + ".new", link)
+    return link
+
+
+def deny(certificates, text):
+    with open(certificates + "/denied.txt.new", "w") as denied:
+        denied.write(text)
+    os.rename(certificates + "/denied.txt.new", certificates + "/denied.txt")
+
+
+def short_lived(folder, authority, start):
+    """(folder's link by role, what start(link by role) returns), of certificates that end soon, but not before start has returned:
+    it raises if they did, and certificates that live twice as long are tried."""
+    seconds = 8
+    while True:
+        links = {}
+        for role in ("server", "worker"):
+            certificate = authority.issue(folder.file(f"{role}-{seconds}"), NAMES.format(role), (-1, seconds / DAY_S))
+            links[role] = point_to(folder.file(role), certificate)
+        try:
+            return links, start(links)
+        except AssertionError:
+            assert seconds < PATIENCE, "they did not start"
+            seconds *= 2
+
+
+def joined_before_the_end(role, process):
+    wait_for(lambda: " joined coordinator=" in process.output() or "was valid until" in process.output() or
+             process.child.poll() is not None, f"the {role} to join")
+    assert " joined coordinator=" in process.output()
+
+
+def test_members_whose_certificates_are_renewed_in_time_outlive_them():
+    """The connections that they had opened with the old ones are refused at that second; they open others, by the new ones."""
+    with Folder() as folder, contextlib.ExitStack() as stack:
+        authority = Authority(folder)
+        cluster = stack.enter_context(secured(folder, authority, servers=0, workers=0))
+
+        def start(links):
+            with contextlib.ExitStack() as members:
+                cluster.server_options = ("--tls", links["server"])
+                server, address = cluster.start_server()
+                worker = cluster.add_worker(options=("--tls", links["worker"]))
+                members.callback(server.__exit__)
+                members.callback(worker.__exit__)
+                for role, process in (("server", server), ("worker", worker)):
+                    joined_before_the_end(role, process)
+                members.pop_all()
+                cluster.servers.append((server, address))
+                return {"server": server, "worker": worker}
+
+        links, processes = short_lived(folder, authority, start)
+        for role, link in links.items():
+            point_to(link, authority.folder(role))
+        spec = write_spec(folder)
+        assert follow(cluster, authority, spec, folder.file("before.jsonl")) == undisturbed()
+        for role, process in processes.items():
+            says = f"the certificate of spiffe://weir/{role}/{role} was valid until"
+            lost = wait_for(lambda: process.output().partition(says)[2], f"the end of the {role}'s certificate")
+            wait_for(lambda: " joined coordinator=" in process.output().partition(says)[2], f"the {role} to join again {lost}")
+        assert follow(cluster, authority, spec, folder.file("after.jsonl")) == undisturbed()
+
+
+def test_a_member_whose_certificate_ends_is_no_member():
+    with Folder() as folder, contextlib.ExitStack() as stack:
+        authority = Authority(folder)
+        cluster = stack.enter_context(secured(folder, authority, servers=0, workers=0))
+
+        def start(links):
+            with contextlib.ExitStack() as members:
+                worker = members.enter_context(Process(program("weir-worker"), "--coordinator", cluster.address, "--threads", 1,
+                                                       "--tls", links["worker"]))
+                joined_before_the_end("worker", worker)
+                members.pop_all()
+                return worker
+
+        _, worker = short_lived(folder, authority, start)
+        stack.push(worker)
+        assert " certificate_ends " in worker.output(), "the worker does not warn"
+        says = "the certificate of spiffe://weir/worker/worker was valid until"
+        wait_for(lambda: " lost " in worker.output() and says in worker.output(), "the worker to lose the coordinator")
+        assert cluster.coordinator.output().count(" certificate_refused ") == 1 and says in cluster.coordinator.output()
+        wait_for(lambda: " not_joined " in worker.output(), "the worker to be refused")
+        assert worker.output().count(" joined coordinator=") == 1
+
+
+def test_a_run_goes_on_without_a_worker_whose_name_is_denied():
+    with Folder() as folder:
+        authority = Authority(folder)
+        guest = folder.file("guest")
+        weir("certs", "issue", "--ca", authority.path, "--role", "worker", "--name", "gpu-7", guest)
+        with secured(folder, authority, servers=1, workers=1) as cluster:
+            worker, own = cluster.add_worker(options=("--tls", guest)), authority.folder("coordinator")
+            wait_for(lambda: " joined coordinator=" in worker.output(), "the worker to join")
+            deny(own, "worker/gpu-7\n")
+            says = "the certificate of spiffe://weir/worker/gpu-7 is denied: its name is in denied.txt here"
+            wait_for(lambda: " lost " in worker.output() and says in worker.output(), "the worker to be denied")
+            deny(own, "worker/gpu-7\nnonsense\n")
+            wait_for(lambda: "denied.txt:2: 'spiffe://weir/nonsense' names no member" in cluster.coordinator.output(), "a word on nonsense")
+            spec = write_spec(folder)
+            assert follow(cluster, authority, spec, folder.file("metrics.jsonl")) == undisturbed()
+            assert worker.output().count(" joined coordinator=") == 1
+            done = weir("certs", "show", own, status=2)
+            assert len(done.stderr.splitlines()) == 1 and "denied.txt:2: 'spiffe://weir/nonsense'" in done.stderr, done
+            deny(own, "")
+            wait_for(lambda: worker.output().count(" joined coordinator=") == 2, "the worker to join once it is not denied")
+
+
+def test_a_certificate_that_ends_within_a_week_is_warned_of():
+    with Folder() as folder:
+        authority = Authority(folder)
+        for days, is_warned in ((6, True), (8, False)):
+            name = f"coordinator-{days}"
+            certificate = authority.issue(folder.file(name), NAMES.format("coordinator"), (-1, days))
+            done = weir("certs", "show", certificate)
+            assert ("ends within 6 days" in done.stderr) == is_warned and len(done.stderr.splitlines()) == is_warned, done
+            with Cluster(folder, servers=0, workers=0, store="file://" + folder.file("store-" + name),
+                         options=("--tls", certificate)) as cluster:
+                log = cluster.coordinator.output()
+                assert (f' certificate_ends file="{certificate}/cert.pem" valid_until="' in log) == is_warned, log
+
+
+if __name__ == "__main__":
+    main(globals())

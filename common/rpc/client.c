@@ -17,15 +17,15 @@ struct rpc_client {
   struct rpc_queue *queues;
   int n_queues;
   grpc_channel_credentials *credentials;
-  bool has_tls;
-  unsigned next; /* atomic: the queue of the next channel */
+  const struct rpc_tls *tls; /* NULL: plaintext */
+  unsigned next;             /* atomic: the queue of the next channel */
 };
 
 struct rpc_client *rpc_client_new(int threads, const struct rpc_tls *tls) {
   struct rpc_client *client = mem_new(sizeof *client);
   rpc_init();
   client->credentials = rpc_channel_credentials(tls);
-  client->has_tls = tls;
+  client->tls = tls;
   client->n_queues = threads > 0 ? threads : 1;
   client->queues = mem_new((size_t)client->n_queues * sizeof *client->queues);
   for (int i = 0; i < client->n_queues; i++) {
@@ -58,7 +58,7 @@ static grpc_channel *core_new(const struct rpc_channel *channel) {
   rpc_args_add(&args, GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 1000);
   rpc_args_add(&args, GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   rpc_args_add(&args, GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
-  if (channel->client->has_tls)
+  if (channel->client->tls)
     rpc_args_add_text(&args, GRPC_SSL_TARGET_NAME_OVERRIDE_ARG, names[channel->peer]);
   return grpc_channel_create(channel->target, channel->client->credentials, &args.list);
 }
@@ -90,7 +90,11 @@ const char *rpc_channel_target(const struct rpc_channel *channel) {
 }
 
 bool rpc_channel_has_tls(const struct rpc_channel *channel) {
-  return channel->client->has_tls;
+  return channel->client->tls;
+}
+
+const struct rpc_tls *rpc_channel_tls(const struct rpc_channel *channel) {
+  return channel->client->tls;
 }
 
 bool rpc_channel_is_connected(const struct rpc_channel *channel) {

@@ -20,6 +20,8 @@ struct rpc_channel {
 grpc_call *rpc_channel_call(struct rpc_channel *channel, grpc_completion_queue *cq, enum rpc_method_id method,
                             int deadline_ms);
 
+const struct rpc_tls *rpc_channel_tls(const struct rpc_channel *channel); /* NULL: plaintext */
+
 /* The server has said that the certificate of the channel's connection has expired: the calls that follow go
    by a new connection, which shows the certificate that our folder has now. Any thread. */
 void rpc_channel_renew(struct rpc_channel *channel);

@@ -12,6 +12,9 @@ struct phrase {
   const char *needle, *text;
 };
 
+/* A server that refuses a certificate just hangs up. */
+static const char refused_unsaid[] = "last error: UNAVAILABLE";
+
 static const struct phrase phrases[] = {
     {GRPC_STATUS_UNAVAILABLE, "Connection refused", "connection refused"},
     {GRPC_STATUS_UNAVAILABLE, "DNS resolution failed", "the name cannot be resolved"},
@@ -27,7 +30,7 @@ static const struct phrase phrases[] = {
     {GRPC_STATUS_UNAVAILABLE, "wrong version number",
      "it does not speak TLS: start it with --tls, or leave --tls out here"},
     {GRPC_STATUS_UNAVAILABLE, "Tls handshake failed", "no TLS handshake"},
-    {GRPC_STATUS_UNAVAILABLE, "last error: UNAVAILABLE",
+    {GRPC_STATUS_UNAVAILABLE, refused_unsaid,
      "it closed the connection at once (TLS: does one end lack --tls, or an authority that the other "
      "trusts?)"},
     {GRPC_STATUS_UNAVAILABLE, "failed to connect to all addresses", "cannot connect"},
@@ -74,11 +77,23 @@ static void make_line(char *text) {
       *text = ' ';
 }
 
+/* Whether our own certificates are why we are refused: they may have ended since the start. */
+static bool own_are_at_fault(const struct rpc_channel *channel, const char *text, struct err *why) {
+  const struct rpc_tls *tls = rpc_channel_tls(channel);
+  struct rpc_tls *now = NULL;
+  if (!tls || !strstr(text, refused_unsaid))
+    return false;
+  rpc_tls_open(tls->folder, &now, why);
+  rpc_tls_close(now);
+  return why->code;
+}
+
 int rpc_ending_err(const struct rpc_ending *ending, struct rpc_channel *channel, int deadline_ms,
                    struct err *err) {
   const char *target = channel->target;
   char *text;
   const char *shown;
+  struct err own = ERR_NONE;
   enum err_code code = err_from_grpc_status((int)ending->status);
   if (code == ERR_OK) {
     *err = ERR_NONE;
@@ -96,6 +111,8 @@ int rpc_ending_err(const struct rpc_ending *ending, struct rpc_channel *channel,
       shown = phrases[i].text;
       break;
     }
+  if (own_are_at_fault(channel, text, &own))
+    shown = own.text;
   if (ending->status == GRPC_STATUS_DEADLINE_EXCEEDED && deadline_ms >= 0) {
     err_set(err, code, "%s: no answer within %d ms", target, deadline_ms);
   } else {

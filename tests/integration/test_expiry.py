@@ -95,7 +95,8 @@ def test_a_member_whose_certificate_ends_is_no_member():
         says = "the certificate of spiffe://weir/worker/worker was valid until"
         wait_for(lambda: " lost " in worker.output() and says in worker.output(), "the worker to lose the coordinator")
         assert cluster.coordinator.output().count(" certificate_refused ") == 1 and says in cluster.coordinator.output()
-        wait_for(lambda: " not_joined " in worker.output(), "the worker to be refused")
+        says = f'{folder.file("worker")}/cert.pem: it was valid until'
+        wait_for(lambda: " not_joined " in worker.output() and says in worker.output(), "the worker to say why it is refused")
         assert worker.output().count(" joined coordinator=") == 1
 
 

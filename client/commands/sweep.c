@@ -25,8 +25,13 @@ static int dry_run(const struct sweep_submission *submission, struct err *err) {
   struct sweep *sweep;
   if (sweep_new(spec, base, &sweep, err))
     return err->code;
-  printf("%u trials at a time, of %u microbatches each: at most %u executors help\n", spec->concurrency,
-         base->train->microbatches, spec->concurrency * base->train->microbatches);
+  if (spec->repeats == 1)
+    printf("%u trials at a time, of %u microbatches each: at most %u executors help\n", spec->concurrency,
+           base->train->microbatches, spec->concurrency * base->train->microbatches);
+  else
+    printf("%u trials at a time, each of %u runs, of %u microbatches each: at most %u executors help\n",
+           spec->concurrency, spec->repeats, base->train->microbatches,
+           spec->concurrency * spec->repeats * base->train->microbatches);
   if (sweep->is_by_arrival)
     printf("order: arrival: the trials depend on which results come first, so another time they will be "
            "others\n");

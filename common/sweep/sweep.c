@@ -65,6 +65,7 @@ static void trial_fini(const struct sweep *sweep, struct sweep_trial *trial) {
   free(trial->results);
   free(trial->others);
   free(trial->failure);
+  free(trial->repeats);
   free(trial->known);
   free(trial->known_failure);
 }
@@ -115,6 +116,26 @@ static void add_others(const struct sweep_trial *trial, int n, Weir__SweepResult
     result->others[result->n_others++] = mem_strdup(text_number(trial->known_others[i], text));
 }
 
+static Weir__SweepRepeat *repeat_result(const struct sweep_outcome *outcome, int n_others) {
+  Weir__SweepRepeat *repeat = mem_new(sizeof *repeat);
+  char text[TEXT_NUMBER_SIZE];
+  weir__sweep_repeat__init(repeat);
+  repeat->value = mem_strdup(text_number(outcome->value, text));
+  repeat->others = mem_new((size_t)n_others * sizeof *repeat->others + 1);
+  for (int i = 0; i < n_others; i++)
+    repeat->others[repeat->n_others++] = mem_strdup(text_number(outcome->others[i], text));
+  return repeat;
+}
+
+static void add_repeats(const struct sweep *sweep, const struct sweep_trial *trial,
+                        Weir__SweepResult *result) {
+  if (sweep->spec->repeats == 1)
+    return;
+  result->repeats = mem_new(sweep->spec->repeats * sizeof *result->repeats);
+  for (uint32_t r = 0; r < sweep->spec->repeats; r++)
+    result->repeats[result->n_repeats++] = repeat_result(&trial->repeats[r].outcome, sweep->n_objectives - 1);
+}
+
 static Weir__SweepRecord *record_result(const struct sweep *sweep, const struct sweep_trial *trial) {
   Weir__SweepRecord *record;
   NEW_RECORD(record, result, Weir__SweepResult, weir__sweep_result__init);
@@ -124,6 +145,7 @@ static Weir__SweepRecord *record_result(const struct sweep *sweep, const struct 
   if (trial->known) {
     record->result->value = mem_strdup(trial->known);
     add_others(trial, sweep->n_objectives - 1, record->result);
+    add_repeats(sweep, trial, record->result);
   } else {
     record->result->failure = mem_strdup(trial->known_failure);
     record->result->has_bad_input = record->result->bad_input = trial->known_bad_input;
@@ -174,8 +196,9 @@ static const char *reason_to_end(const struct sweep *sweep) {
   return bad >= BAD_INPUTS_MAX ? "no trial has a result, and the input of several was bad" : NULL;
 }
 
+/* Of all its runs. */
 static uint64_t rung_steps(const struct sweep *sweep, int rung) {
-  return sweep->rungs[rung] - (rung > 0 ? sweep->rungs[rung - 1] : 0);
+  return (sweep->rungs[rung] - (rung > 0 ? sweep->rungs[rung - 1] : 0)) * sweep->spec->repeats;
 }
 
 /* Whether a trial may go on to a rung. */
@@ -326,18 +349,40 @@ static const char *constraint_failure(const struct sweep *sweep, double value) {
                                                             : NULL;
 }
 
-void sweep_tell(struct sweep *sweep, uint32_t number, int rung, const struct sweep_outcome *outcome) {
-  struct sweep_trial *trial = number < (uint32_t)sweep->n_trials ? &sweep->trials[number] : NULL;
+/* What a trial's runs come to; false: that is open. */
+static bool find_outcome(const struct sweep *sweep, const struct sweep_trial *trial,
+                         struct sweep_outcome *out) {
+  double n = sweep->spec->repeats;
+  *out = (struct sweep_outcome){0};
+  for (uint32_t r = 0; r < sweep->spec->repeats; r++) {
+    const struct sweep_outcome *outcome = &trial->repeats[r].outcome;
+    if (!trial->repeats[r].is_told)
+      return false;
+    if (outcome->failure) {
+      *out = *outcome;
+      return true;
+    }
+    out->value += outcome->value;
+    out->bounded += outcome->bounded;
+    for (int i = 0; i < sweep->n_objectives - 1; i++)
+      out->others[i] += outcome->others[i];
+  }
+  out->value /= n;
+  out->bounded /= n;
+  for (int i = 0; i < sweep->n_objectives - 1; i++)
+    out->others[i] /= n;
+  return true;
+}
+
+static void trial_know(struct sweep *sweep, struct sweep_trial *trial, const struct sweep_outcome *outcome) {
   const char *failure = outcome->failure;
   char text[TEXT_NUMBER_SIZE];
-  if (!trial || trial->state != SWEEP_TRIAL_RUNNING || rung != trial->n_results || trial->is_known)
-    return;
   trial->is_known = true;
   trial->told = sweep->n_told++;
   for (int i = 0; i < sweep->n_objectives && !failure; i++)
     if (!isfinite(i ? outcome->others[i - 1] : outcome->value))
       failure = "its value is not finite";
-  if (!failure && sweep->spec->constraint && rung == sweep->n_rungs - 1)
+  if (!failure && sweep->spec->constraint && trial->n_results == sweep->n_rungs - 1)
     failure = constraint_failure(sweep, outcome->bounded);
   if (failure) {
     trial->known_failure = mem_strdup(failure);
@@ -346,6 +391,24 @@ void sweep_tell(struct sweep *sweep, uint32_t number, int rung, const struct swe
     trial->known = mem_strdup(text_number(outcome->value, text));
     memcpy(trial->known_others, outcome->others, sizeof trial->known_others);
   }
+}
+
+void sweep_tell(struct sweep *sweep, uint32_t number, int rung, const struct sweep_outcome *outcome) {
+  struct sweep_trial *trial = number < (uint32_t)sweep->n_trials ? &sweep->trials[number] : NULL;
+  uint32_t n = sweep->spec->repeats;
+  struct sweep_outcome all;
+  if (!trial || trial->state != SWEEP_TRIAL_RUNNING || rung != trial->n_results || trial->is_known ||
+      outcome->repeat >= n || sweep_is_told(trial, outcome->repeat))
+    return;
+  if (!trial->repeats)
+    trial->repeats = mem_new(n * sizeof *trial->repeats);
+  trial->repeats[outcome->repeat] = (struct sweep_repeat){.is_told = true, .outcome = *outcome};
+  if (find_outcome(sweep, trial, &all))
+    trial_know(sweep, trial, &all);
+}
+
+bool sweep_is_told(const struct sweep_trial *trial, uint32_t repeat) {
+  return trial->repeats && trial->repeats[repeat].is_told;
 }
 
 double sweep_value(const struct sweep *sweep, const struct sweep_trial *trial, int rung) {

@@ -18,7 +18,8 @@ enum {
   SWEEP_RUNGS_MAX = 64,
   SWEEP_CONCURRENCY_MAX = 256,
   SWEEP_TRIALS_MAX = 10000,
-  SWEEP_OBJECTIVES_MAX = 8
+  SWEEP_OBJECTIVES_MAX = 8,
+  SWEEP_REPEATS_MAX = 100
 };
 
 enum sweep_trial_state {
@@ -29,12 +30,13 @@ enum sweep_trial_state {
   SWEEP_TRIAL_FAILED,
 };
 
-/* What became of a trial that ran to a rung. */
+/* What became of one of a trial's runs up to a rung. */
 struct sweep_outcome {
+  uint32_t repeat;                         /* which of them, from 0 */
   double value;                            /* of the objective, */
   double others[SWEEP_OBJECTIVES_MAX - 1]; /* and of those behind the first */
   double bounded;                          /* of the constraint's metric, where there is a constraint */
-  const char *failure; /* in its place: why there is none, in words that any cluster would say; else NULL */
+  const char *failure; /* in its place: why there is none, a literal that any cluster would say; else NULL */
   bool is_bad_input;   /* with failure: the trial's values cannot be used */
 };
 
@@ -54,15 +56,22 @@ struct sweep_trial {
   char *failure;                /* NULL: it has not failed */
   bool is_bad_input;
   enum sweep_trial_state state;
-  uint32_t batch; /* samples of a step */
-  double cost;    /* in virtual time, of a step; of the whole trial where there are no rungs */
-  double end;     /* in virtual time, of what it computes now */
-  bool is_known;  /* the outcome of that was told, and is not in the log yet */
-  uint64_t told;  /* how many outcomes the sweep was told before this one */
-  char *known;    /* the value's text; NULL: it has failed */
+  uint32_t batch;               /* samples of a step */
+  double cost;                  /* in virtual time, of a step; of the whole trial where there are no rungs */
+  double end;                   /* in virtual time, of what it computes now */
+  struct sweep_repeat *repeats; /* [spec->repeats] what was told of that; NULL: nothing */
+  bool is_known; /* the outcome of that follows from what was told, and is not in the log yet */
+  uint64_t told; /* how many outcomes the sweep knew before this one */
+  char *known;   /* the value's text; NULL: it has failed */
   double known_others[SWEEP_OBJECTIVES_MAX - 1];
   char *known_failure;
   bool known_bad_input;
+};
+
+/* What was told of one of a trial's runs. */
+struct sweep_repeat {
+  bool is_told;
+  struct sweep_outcome outcome;
 };
 
 /* A trial of another sweep, of which this one learns. */
@@ -92,7 +101,7 @@ struct sweep {
   int n_running;
   double now;           /* virtual */
   bool is_by_arrival;   /* order: arrival */
-  uint64_t n_told;      /* outcomes that it was told */
+  uint64_t n_told;      /* outcomes of trials that it has known */
   uint64_t begun_steps; /* of all trials, those that run included, in the unit of rungs */
   uint64_t n_records;   /* in the log */
   int64_t from_unix_ms; /* since when budget.seconds count; 0: since it was submitted */
@@ -136,15 +145,24 @@ int sweep_apply(struct sweep *sweep, const Weir__SweepRecord *record, struct err
    naming the key. */
 int sweep_check_extension(const struct sweep *sweep, const Weir__SweepBudget *budget, struct err *err);
 
-/* Tells what became of the trial that runs to a rung (trial->n_results). Others, and what was told before,
-   are ignored. A value that is not finite is a failure, and so is, at the last rung, one that does not meet
-   the constraint. */
+/* Tells what became of a run of the trial that runs to a rung (trial->n_results). Others, and what was told
+   before, are ignored. The trial's outcome is known once all its runs have one, and is the mean; or the first
+   failure, as soon as all runs before that one have come to the rung. A value that is not finite is a
+   failure, and so is, at the last rung, one that does not meet the constraint. */
 void sweep_tell(struct sweep *sweep, uint32_t trial, int rung, const struct sweep_outcome *outcome);
+
+/* Whether that was told of the rung to which the trial runs. */
+bool sweep_is_told(const struct sweep_trial *trial, uint32_t repeat);
 
 /* The spec of a trial's run: the base with the trial's values, held at its next rung. *out is checked, and
    freed with spec_free. Errors: INVALID, of values that do not go together. */
 int sweep_trial_spec(const struct sweep *sweep, const struct sweep_trial *trial, Weir__RunSpec **out,
                      struct err *err);
+/* Of several repeats, each has another seed, and the split of the first. */
+int sweep_repeat_spec(const struct sweep *sweep, const struct sweep_trial *trial, uint32_t repeat,
+                      Weir__RunSpec **out, struct err *err);
+/* Errors: INVALID, naming what does not go with several repeats. The schedule was checked. */
+int sweep_check_repeats(const Weir__SweepSpec *spec, struct err *err);
 
 /* The version of the trial's run at a rung: by samples, the first that has seen so many. 0: the run's last,
    where there are no rungs. */

@@ -47,8 +47,8 @@ static void trial_run(struct sweep *sweep, struct sweep_trial *trial) {
   int rung = trial->n_results;
   uint64_t steps = sweep->rungs[rung] - (rung > 0 ? sweep->rungs[rung - 1] : 0);
   trial->state = SWEEP_TRIAL_RUNNING;
-  trial->end = sweep->now + trial->cost * (double)(steps ? steps : 1);
-  sweep->begun_steps += steps;
+  trial->end = sweep->now + trial->cost * (double)(steps ? steps : 1) * sweep->spec->repeats;
+  sweep->begun_steps += steps * sweep->spec->repeats;
   sweep->n_running++;
 }
 
@@ -225,8 +225,10 @@ static int apply_promotion(struct sweep *sweep, const Weir__SweepPromotion *prom
 }
 
 static void forget_known(struct sweep_trial *trial) {
+  free(trial->repeats);
   free(trial->known);
   free(trial->known_failure);
+  trial->repeats = NULL;
   trial->known = trial->known_failure = NULL;
   trial->is_known = trial->known_bad_input = false;
 }
@@ -245,14 +247,23 @@ static int read_others(const struct sweep *sweep, const Weir__SweepResult *resul
   return 0;
 }
 
-static int apply_result(struct sweep *sweep, const Weir__SweepResult *result, struct err *err) {
-  struct sweep_trial *trial = find_trial(sweep, result->trial, SWEEP_TRIAL_RUNNING, err);
-  double value = NAN, others[SWEEP_OBJECTIVES_MAX];
-  if (!trial)
-    return err->code;
+static int check_result(const struct sweep *sweep, const struct sweep_trial *trial,
+                        const Weir__SweepResult *result, struct err *err) {
+  uint32_t repeats = sweep->spec->repeats;
   if (result->rung != (uint32_t)trial->n_results)
     return err_set(err, ERR_CORRUPT, "trial %u runs to rung %d, not %u", result->trial, trial->n_results,
                    result->rung);
+  if (!result->failure && result->n_repeats != (repeats > 1 ? repeats : 0))
+    return err_set(err, ERR_CORRUPT, "the result of trial %u has %zu repeats, of %u", result->trial,
+                   result->n_repeats, repeats);
+  return 0;
+}
+
+static int apply_result(struct sweep *sweep, const Weir__SweepResult *result, struct err *err) {
+  struct sweep_trial *trial = find_trial(sweep, result->trial, SWEEP_TRIAL_RUNNING, err);
+  double value = NAN, others[SWEEP_OBJECTIVES_MAX];
+  if (!trial || check_result(sweep, trial, result, err))
+    return err->code;
   if (result->value)
     value = strtod(result->value, NULL);
   if (!result->failure && !isfinite(value))

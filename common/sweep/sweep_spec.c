@@ -154,8 +154,8 @@ int sweep_spec_check(Weir__SweepSpec *spec, struct err *err) {
   if (spec->concurrency == 0 || spec->concurrency > SWEEP_CONCURRENCY_MAX)
     return err_set(err, ERR_INVALID, "concurrency: %u is not from 1 to %d", spec->concurrency,
                    SWEEP_CONCURRENCY_MAX);
-  return check_not_there(spec, err) || check_schedule(spec, err) || check_budget(spec, err) ||
-                 check_space(spec, err)
+  return check_not_there(spec, err) || check_schedule(spec, err) || sweep_check_repeats(spec, err) ||
+                 check_budget(spec, err) || check_space(spec, err)
              ? (int)err->code
              : 0;
 }
@@ -166,10 +166,6 @@ static bool is_by_samples(const Weir__SweepSpec *spec) {
 
 /* What users of other programs may look for. */
 static int check_not_there(const Weir__SweepSpec *spec, struct err *err) {
-  if (spec->repeats != 1)
-    return err_set(err, ERR_INVALID,
-                   "repeats: a trial is one run: have train.seed in the space, or train best.yaml with other "
-                   "values of train.seed");
   if (strcmp(spec->schedule->unit, "epochs") == 0)
     return err_set(
         err, ERR_INVALID,
@@ -210,10 +206,10 @@ static int check_budget(const Weir__SweepSpec *spec, struct err *err) {
   if (budget->has_steps && first == 0)
     return err_set(err, ERR_INVALID,
                    "budget.steps: without schedule.rungs steps are not counted: use budget.trials");
-  if (budget->has_steps && budget->steps < first)
-    return err_set(err, ERR_INVALID, "budget.steps: %llu %s do not reach the first rung, at %.*s %llu",
+  if (budget->has_steps && budget->steps / spec->repeats < first)
+    return err_set(err, ERR_INVALID, "budget.steps: %llu %s do not reach the first rung, at %.*s %llu%s",
                    (unsigned long long)budget->steps, schedule->unit, (int)strlen(schedule->unit) - 1,
-                   schedule->unit, (unsigned long long)first);
+                   schedule->unit, (unsigned long long)first, spec->repeats > 1 ? ", in all repeats" : "");
   if (!budget->has_trials && !budget->has_steps && !budget->has_seconds &&
       strcmp(spec->search->name, "grid") != 0)
     return err_set(err, ERR_INVALID, "budget: it would never end: give trials, steps or seconds");

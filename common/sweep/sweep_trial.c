@@ -6,6 +6,7 @@
 
 #include "common/settle/spec_settle.h"
 #include "common/specs/spec_with.h"
+#include "common/sweep/scheduler.h"
 #include "common/sweep/sweep.h"
 
 enum { OWN_SETTINGS_MAX = 4 };
@@ -16,10 +17,12 @@ uint64_t sweep_rung_step(const struct sweep *sweep, const struct sweep_trial *tr
 }
 
 /* Its name, where it ends, and where it is held and evaluated on its way there. Returns how many. */
-static int own_settings(const struct sweep *sweep, const struct sweep_trial *trial, char **out) {
+static int own_settings(const struct sweep *sweep, const struct sweep_trial *trial, uint32_t repeat,
+                        char **out) {
   uint64_t last = sweep_rung_step(sweep, trial, sweep->n_rungs - 1);
   int n = 0;
-  out[n++] = mem_printf("name=%s-%04u", sweep->spec->name, trial->number);
+  out[n++] = repeat ? mem_printf("name=%s-%04u-%u", sweep->spec->name, trial->number, repeat)
+                    : mem_printf("name=%s-%04u", sweep->spec->name, trial->number);
   if (last == 0)
     return n;
   out[n++] = mem_printf("train.steps=%" PRIu64, last);
@@ -35,8 +38,26 @@ static int own_settings(const struct sweep *sweep, const struct sweep_trial *tri
   return n;
 }
 
+/* The repeats differ in what is drawn, and are evaluated on the same samples. */
+static void seeds_set(const struct sweep *sweep, uint32_t repeat, Weir__RunSpec *spec) {
+  Weir__DataSpec *data = spec->data;
+  if (sweep->spec->repeats == 1)
+    return;
+  if (data->n_split && !data->has_split_seed) {
+    data->has_split_seed = true;
+    data->split_seed = spec->train->seed;
+  }
+  spec->train->has_seed = true;
+  spec->train->seed += repeat;
+}
+
 int sweep_trial_spec(const struct sweep *sweep, const struct sweep_trial *trial, Weir__RunSpec **out,
                      struct err *err) {
+  return sweep_repeat_spec(sweep, trial, 0, out, err);
+}
+
+int sweep_repeat_spec(const struct sweep *sweep, const struct sweep_trial *trial, uint32_t repeat,
+                      Weir__RunSpec **out, struct err *err) {
   char **settings = mem_new((size_t)(sweep->space->n + OWN_SETTINGS_MAX) * sizeof *settings);
   struct spec_source source = {.file = "the run spec", .settings = (const char *const *)settings};
   int n = 0;
@@ -44,7 +65,8 @@ int sweep_trial_spec(const struct sweep *sweep, const struct sweep_trial *trial,
   for (int i = 0; i < sweep->space->n; i++)
     if (trial->values[i])
       settings[n++] = mem_printf("%s=%s", sweep->space->dimensions[i].path, trial->values[i]);
-  n += own_settings(sweep, trial, settings + n); /* last: they stand above a value of all of `train` */
+  n +=
+      own_settings(sweep, trial, repeat, settings + n); /* last: they stand above a value of all of `train` */
   source.n_settings = n;
   if (spec_with(sweep->base, &source, out, err) == 0 &&
       (spec_check(*out, err) || spec_settle_check(*out, err))) {
@@ -54,5 +76,28 @@ int sweep_trial_spec(const struct sweep *sweep, const struct sweep_trial *trial,
   for (int i = 0; i < n; i++)
     free(settings[i]);
   free(settings);
+  if (*out)
+    seeds_set(sweep, repeat, *out);
   return err->code;
+}
+
+int sweep_check_repeats(const Weir__SweepSpec *spec, struct err *err) {
+  if (spec->repeats == 0 || spec->repeats > SWEEP_REPEATS_MAX)
+    return err_set(err, ERR_INVALID, "repeats: %u is not from 1 to %d", spec->repeats, SWEEP_REPEATS_MAX);
+  if (spec->repeats == 1)
+    return 0;
+  if (spec->repeats * spec->concurrency > SWEEP_CONCURRENCY_MAX)
+    return err_set(err, ERR_INVALID, "repeats: %u times concurrency, %u, are more than %d runs at a time",
+                   spec->repeats, spec->concurrency, SWEEP_CONCURRENCY_MAX);
+  if (scheduler_find(spec)->exploit)
+    return err_set(err, ERR_INVALID,
+                   "repeats: trials of schedule '%s' are forked, and a fork is one of one run: take another "
+                   "schedule",
+                   spec->schedule->name);
+  for (size_t i = 0; i < spec->n_space; i++)
+    if (spec->space[i]->path && strcmp(spec->space[i]->path, "train.seed") == 0)
+      return err_set(err, ERR_INVALID,
+                     "space.train.seed: it differs between the repeats of a trial: leave it to them, or take "
+                     "repeats away");
+  return 0;
 }

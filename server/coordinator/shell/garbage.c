@@ -115,6 +115,7 @@ void shell_collect_all(struct coordinator_service *shell) {
 
 void shell_collect_sweep(struct coordinator_service *shell, struct rpc_call *call,
                          struct shell_sweep *sweep) {
+  const uint32_t repeats = sweep->sweep->spec->repeats;
   struct garbage_job job = {.shell = shell,
                             .call = call,
                             .runs = mem_new((size_t)sweep->n_runs * sizeof *job.runs + 1),
@@ -122,7 +123,7 @@ void shell_collect_sweep(struct coordinator_service *shell, struct rpc_call *cal
                             .sweep = mem_strdup(sweep->id),
                             .n_records = sweep->n_log};
   for (int i = 0; i < sweep->n_runs; i++) {
-    job.runs[i] = sweep_run_id(sweep, (uint32_t)i);
+    job.runs[i] = sweep_run_id(sweep, (uint32_t)i / repeats, (uint32_t)i % repeats);
     shell_saves_deleting(shell, job.runs[i]);
   }
   sweep->is_deleting = true;

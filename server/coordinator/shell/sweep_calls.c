@@ -150,6 +150,14 @@ static Weir__SweepProgress *progress_of(const struct sweep_trial *trial, const W
   return progress;
 }
 
+/* The first of a trial's runs that has not come to its rung. */
+static uint32_t find_repeat(const struct sweep *sweep, const struct sweep_trial *trial) {
+  uint32_t repeat = 0;
+  while (repeat + 1 < sweep->spec->repeats && sweep_is_told(trial, repeat))
+    repeat++;
+  return repeat;
+}
+
 /* Of the trials whose runs have begun. */
 static void add_progress(struct coordinator_service *shell, const struct shell_sweep *of,
                          Weir__SweepInfo *info, struct arena *arena) {
@@ -157,7 +165,9 @@ static void add_progress(struct coordinator_service *shell, const struct shell_s
   info->progress = arena_new(arena, (size_t)sweep->n_running * sizeof *info->progress + 1);
   for (int i = 0; i < sweep->n_trials; i++) {
     const struct sweep_trial *trial = &sweep->trials[i];
-    char *id = trial->state == SWEEP_TRIAL_RUNNING ? sweep_run_id(of, trial->number) : NULL;
+    char *id = trial->state == SWEEP_TRIAL_RUNNING
+                   ? sweep_run_id(of, trial->number, find_repeat(sweep, trial))
+                   : NULL;
     Weir__RunInfo run;
     if (id && coordinator_run_info(shell->core, id, shell_now_ms(), &run))
       info->progress[info->n_progress++] = progress_of(trial, &run, arena);

@@ -50,7 +50,7 @@ int sweep_open(Weir__SweepHead *head, struct shell_sweep **out, struct err *err)
 void sweep_add(struct shell_sweep *sweep, Weir__SweepRecord *record) {
   array_reserve((void **)&sweep->log, &sweep->log_capacity, sweep->n_log, sizeof *sweep->log);
   sweep->log[sweep->n_log++] = record;
-  for (; sweep->n_runs < sweep->sweep->n_trials; sweep->n_runs++) {
+  for (; sweep->n_runs < sweep->sweep->n_trials * (int)sweep->sweep->spec->repeats; sweep->n_runs++) {
     array_reserve((void **)&sweep->runs, &sweep->runs_capacity, sweep->n_runs, sizeof *sweep->runs);
     sweep->runs[sweep->n_runs] = (struct trial_run){0};
   }

@@ -1,5 +1,6 @@
 /* What sweeps have decided, carried out: their trials are runs of the core. A run's id derives from the sweep
-   and the trial's number, so that nothing is made twice. */
+   and the trial's number, so that nothing is made twice. A trial has as many runs as the sweep has repeats.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -11,74 +12,82 @@
 #include "server/coordinator/shell/sweeps.h"
 
 static void trial_drive(struct coordinator_service *shell, struct shell_sweep *sweep,
-                        const struct sweep_trial *trial);
-static bool trial_let_go(struct coordinator_service *shell, const struct shell_sweep *sweep,
-                         const struct sweep_trial *trial);
+                        const struct sweep_trial *trial, uint32_t repeat);
+static bool run_let_go(struct coordinator_service *shell, const char *id);
 static void trial_begin(struct coordinator_service *shell, struct shell_sweep *sweep,
-                        const struct sweep_trial *trial, Weir__RunSpec *spec);
+                        const struct sweep_trial *trial, uint32_t repeat, Weir__RunSpec *spec);
 static void trial_fork(struct coordinator_service *shell, struct shell_sweep *sweep,
                        const struct sweep_trial *trial, Weir__RunSpec *spec);
 static void trial_go_on(struct coordinator_service *shell, struct shell_sweep *sweep,
-                        const struct sweep_trial *trial, const char *id);
+                        const struct sweep_trial *trial, uint32_t repeat);
 static void run_mend(struct coordinator_service *shell, const char *id, const Weir__RunInfo *info);
-static bool run_revive(struct coordinator_service *shell, struct shell_sweep *sweep, int number,
-                       const Weir__RunInfo *info);
+static bool run_revive(struct coordinator_service *shell, struct shell_sweep *sweep,
+                       const struct sweep_trial *trial, uint32_t repeat, const Weir__RunInfo *info);
+
+/* Where one of a trial's runs fails, the others are not needed. */
+static bool is_to_end(const struct sweep *sweep, const struct sweep_trial *trial) {
+  return trial->state == SWEEP_TRIAL_STOPPED ||
+         (trial->state == SWEEP_TRIAL_FAILED && sweep->spec->repeats > 1);
+}
 
 bool shell_sweep_act(struct coordinator_service *shell, struct shell_sweep *sweep) {
+  const uint32_t repeats = sweep->sweep->spec->repeats;
   bool is_done = true;
-  for (int i = 0; i < sweep->sweep->n_trials && !shell->is_stopping; i++) {
-    const struct sweep_trial *trial = &sweep->sweep->trials[i];
+  for (int i = 0; i < sweep->n_runs && !shell->is_stopping; i++) {
+    const struct sweep_trial *trial = &sweep->sweep->trials[(uint32_t)i / repeats];
+    const uint32_t repeat = (uint32_t)i % repeats;
     if (trial->state == SWEEP_TRIAL_RUNNING && !trial->is_known) {
-      trial_drive(shell, sweep, trial);
-    } else if (trial->state == SWEEP_TRIAL_STOPPED && !sweep->runs[i].is_let_go) {
-      sweep->runs[i].is_let_go = !sweep->runs[i].is_forking && trial_let_go(shell, sweep, trial);
+      if (!sweep_is_told(trial, repeat))
+        trial_drive(shell, sweep, trial, repeat);
+    } else if (is_to_end(sweep->sweep, trial) && !sweep->runs[i].is_let_go) {
+      char *id = sweep_run_id(sweep, trial->number, repeat);
+      sweep->runs[i].is_let_go = !sweep->runs[i].is_forking && run_let_go(shell, id);
       is_done &= sweep->runs[i].is_let_go;
+      free(id);
     }
   }
   return is_done;
 }
 
 static void trial_drive(struct coordinator_service *shell, struct shell_sweep *sweep,
-                        const struct sweep_trial *trial) {
-  const struct trial_run *run = &sweep->runs[trial->number];
-  char *id = sweep_run_id(sweep, trial->number);
+                        const struct sweep_trial *trial, uint32_t repeat) {
+  const struct trial_run *run = sweep_run(sweep, trial, repeat);
+  char *id = sweep_run_id(sweep, trial->number, repeat);
   Weir__RunSpec *spec = NULL;
   struct err err = ERR_NONE;
   if (coordinator_run_spec(shell->core, id)) {
-    trial_go_on(shell, sweep, trial, id);
-  } else if (run->is_refused || sweep_trial_spec(sweep->sweep, trial, &spec, &err)) {
+    trial_go_on(shell, sweep, trial, repeat);
+  } else if (run->is_refused || sweep_repeat_spec(sweep->sweep, trial, repeat, &spec, &err)) {
     if (err.code)
       log_event(LOG_WARN, "coordinator", "trial_refused", "run=%s reason=\"%s\"", id, err.text);
     shell_sweep_tell(sweep, trial,
-                     &(struct sweep_outcome){.failure = "its values cannot be used", .is_bad_input = true});
+                     &(struct sweep_outcome){
+                         .repeat = repeat, .failure = "its values cannot be used", .is_bad_input = true});
     sweep->is_due = true;
   } else if (coordinator_live_runs(shell->core) >= RUNS_LIVE_MAX || run->is_forking) {
     spec_free(spec); /* at a later tick */
   } else if (trial->parent >= 0) {
     trial_fork(shell, sweep, trial, spec);
   } else {
-    trial_begin(shell, sweep, trial, spec);
+    trial_begin(shell, sweep, trial, repeat, spec);
   }
   free(id);
 }
 
-/* Whether its run is over. */
-static bool trial_let_go(struct coordinator_service *shell, const struct shell_sweep *sweep,
-                         const struct sweep_trial *trial) {
-  char *id = sweep_run_id(sweep, trial->number);
+/* Whether it is over. */
+static bool run_let_go(struct coordinator_service *shell, const char *id) {
   bool is_over = coordinator_run_is_over(shell->core, id);
   if (!is_over)
     shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_CANCELLED, .run = id});
-  free(id);
   return is_over;
 }
 
 /* Takes the spec. */
 static void trial_begin(struct coordinator_service *shell, struct shell_sweep *sweep,
-                        const struct sweep_trial *trial, Weir__RunSpec *spec) {
+                        const struct sweep_trial *trial, uint32_t repeat, Weir__RunSpec *spec) {
   const Weir__SweepHead *head = sweep->head;
   struct live_model *live = shell_find_model(shell, sweep->id);
-  char *id = sweep_run_id(sweep, trial->number);
+  char *id = sweep_run_id(sweep, trial->number, repeat);
   struct run_submission submission = {.id = id,
                                       .spec = spec,
                                       .model_bytes = head->model_bytes,
@@ -99,12 +108,12 @@ static void trial_begin(struct coordinator_service *shell, struct shell_sweep *s
   free(id);
 }
 
-/* Its parent waits at the rung, and its checkpoint of that version may be still in the making. Only people
-   end such a run. Takes the spec. */
+/* A sweep with forks has no repeats. Its parent waits at the rung, and its checkpoint of that version may be
+   still in the making. Only people end such a run. Takes the spec. */
 static void trial_fork(struct coordinator_service *shell, struct shell_sweep *sweep,
                        const struct sweep_trial *trial, Weir__RunSpec *spec) {
   const uint64_t step = sweep_rung_step(sweep->sweep, trial, trial->begin - 1);
-  char *id = sweep_run_id(sweep, trial->number), *parent = sweep_run_id(sweep, (uint32_t)trial->parent);
+  char *id = sweep_run_id(sweep, trial->number, 0), *parent = sweep_run_id(sweep, (uint32_t)trial->parent, 0);
   Weir__RunInfo info;
   bool is_there = coordinator_run_info(shell->core, parent, shell_now_ms(), &info) &&
                   !shell_saves_is_deleting(shell, parent);
@@ -112,11 +121,11 @@ static void trial_fork(struct coordinator_service *shell, struct shell_sweep *sw
   uint64_t found;
   if (is_there && shell_pick_checkpoint(shell, parent, &step, &found, &err)) {
     const struct trial_fork fork = {id, parent, step, spec, sweep->id, trial->number};
-    sweep->runs[trial->number].is_forking = shell_fork_trial(shell, &fork, &err) == 0;
+    sweep_run(sweep, trial, 0)->is_forking = shell_fork_trial(shell, &fork, &err) == 0;
     spec = NULL;
   } else if (is_there && info.state == WEIR__RUN_STATE__FAILED && !info.bad_input && !info.diverged) {
     run_mend(shell, parent, &info);
-  } else if (is_there && run_revive(shell, sweep, trial->parent, &info)) {
+  } else if (is_there && run_revive(shell, sweep, &sweep->sweep->trials[trial->parent], 0, &info)) {
     ; /* it stands there again before long */
   } else if (!is_there || coordinator_run_is_over(shell->core, parent)) {
     shell_sweep_tell(sweep, trial, &(struct sweep_outcome){.failure = "what it goes on from is gone"});
@@ -151,7 +160,7 @@ static bool are_children_there(struct coordinator_service *shell, const struct s
     if (child->parent != (int)trial->number || child->begin != trial->n_results ||
         child->state != SWEEP_TRIAL_RUNNING || child->is_known)
       continue;
-    id = sweep_run_id(sweep, child->number);
+    id = sweep_run_id(sweep, child->number, 0);
     are_there = coordinator_run_spec(shell->core, id) && !coordinator_needs_parent(shell->core, id);
     free(id);
   }
@@ -160,24 +169,27 @@ static bool are_children_there(struct coordinator_service *shell, const struct s
 
 /* One that is held short of its next rung; one that failed for a reason that is not its own. */
 static void trial_go_on(struct coordinator_service *shell, struct shell_sweep *sweep,
-                        const struct sweep_trial *trial, const char *id) {
+                        const struct sweep_trial *trial, uint32_t repeat) {
   const struct sweep *of = sweep->sweep;
   uint64_t rung = sweep_rung_step(of, trial, trial->n_results);
   bool is_last = trial->n_results == of->n_rungs - 1;
+  char *id = sweep_run_id(sweep, trial->number, repeat);
   Weir__RunInfo info;
   CHECK(coordinator_run_info(shell->core, id, shell_now_ms(), &info));
-  if (run_revive(shell, sweep, (int)trial->number, &info))
-    return;
-  if (info.hold > 0 && (is_last || info.hold < rung)) {
+  if (run_revive(shell, sweep, trial, repeat, &info)) {
+    ; /* it stands there again before long */
+  } else if (info.hold > 0 && (is_last || info.hold < rung)) {
     if (are_children_there(shell, sweep, trial))
       shell_step(shell,
                  &(struct coordinator_event){.kind = EVENT_RUN_HOLD, .hold = {id, is_last ? 0 : rung}});
   } else if (info.state == WEIR__RUN_STATE__FAILED && info.checkpoint_step < info.parent_step) {
-    shell_sweep_tell(sweep, trial, &(struct sweep_outcome){.failure = "what it goes on from is gone"});
+    shell_sweep_tell(sweep, trial,
+                     &(struct sweep_outcome){.repeat = repeat, .failure = "what it goes on from is gone"});
     sweep->is_due = true;
   } else if (info.state == WEIR__RUN_STATE__FAILED && !info.bad_input && !info.diverged) {
     run_mend(shell, id, &info);
   }
+  free(id);
 }
 
 static void run_mend(struct coordinator_service *shell, const char *id, const Weir__RunInfo *info) {
@@ -187,12 +199,12 @@ static void run_mend(struct coordinator_service *shell, const char *id, const We
 }
 
 /* One that ended with the sweep goes on from its checkpoint once the sweep is extended. */
-static bool run_revive(struct coordinator_service *shell, struct shell_sweep *sweep, int number,
-                       const Weir__RunInfo *info) {
-  if (!sweep->sweep->trials[number].is_revived || sweep->runs[number].is_resumed ||
-      info->state != WEIR__RUN_STATE__CANCELLED)
+static bool run_revive(struct coordinator_service *shell, struct shell_sweep *sweep,
+                       const struct sweep_trial *trial, uint32_t repeat, const Weir__RunInfo *info) {
+  struct trial_run *run = sweep_run(sweep, trial, repeat);
+  if (!trial->is_revived || run->is_resumed || info->state != WEIR__RUN_STATE__CANCELLED)
     return false;
-  sweep->runs[number].is_resumed = true;
+  run->is_resumed = true;
   sweep->is_due = true;
   run_mend(shell, info->run, info);
   return true;

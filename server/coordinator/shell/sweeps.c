@@ -23,8 +23,8 @@ struct decision {
 
 static void sweep_turn(struct coordinator_service *shell, struct shell_sweep *sweep);
 static void observe(struct coordinator_service *shell, struct shell_sweep *sweep);
-static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *trial, const Weir__RunInfo *info,
-                        bool is_evaluated);
+static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *trial, uint32_t repeat,
+                        const Weir__RunInfo *info, bool is_evaluated);
 static void decide(struct coordinator_service *shell, struct shell_sweep *sweep);
 static void decision_make(struct task *task);
 static void decision_take(struct task *task);
@@ -37,8 +37,14 @@ struct shell_sweep *shell_find_sweep(struct coordinator_service *shell, const ch
   return sweep;
 }
 
-char *sweep_run_id(const struct shell_sweep *sweep, uint32_t trial) {
-  return mem_printf("%s-%04" PRIu32, sweep->id, trial);
+char *sweep_run_id(const struct shell_sweep *sweep, uint32_t trial, uint32_t repeat) {
+  return repeat ? mem_printf("%s-%04" PRIu32 "-%" PRIu32, sweep->id, trial, repeat)
+                : mem_printf("%s-%04" PRIu32, sweep->id, trial);
+}
+
+struct trial_run *sweep_run(const struct shell_sweep *sweep, const struct sweep_trial *trial,
+                            uint32_t repeat) {
+  return &sweep->runs[trial->number * sweep->sweep->spec->repeats + repeat];
 }
 
 static void record_take(struct shell_sweep *sweep, Weir__SweepRecord *record) {
@@ -211,15 +217,17 @@ static void sweep_turn(struct coordinator_service *shell, struct shell_sweep *sw
 
 /* What has become of the trials that run. */
 static void observe(struct coordinator_service *shell, struct shell_sweep *sweep) {
-  for (int i = 0; i < sweep->sweep->n_trials; i++) {
-    const struct sweep_trial *trial = &sweep->sweep->trials[i];
+  const uint32_t repeats = sweep->sweep->spec->repeats;
+  for (int i = 0; i < sweep->n_runs; i++) {
+    const struct sweep_trial *trial = &sweep->sweep->trials[(uint32_t)i / repeats];
+    const uint32_t repeat = (uint32_t)i % repeats;
     Weir__RunInfo info;
     char *id;
-    if (trial->state != SWEEP_TRIAL_RUNNING || trial->is_known)
+    if (trial->state != SWEEP_TRIAL_RUNNING || trial->is_known || sweep_is_told(trial, repeat))
       continue;
-    id = sweep_run_id(sweep, trial->number);
+    id = sweep_run_id(sweep, trial->number, repeat);
     if (coordinator_run_info(shell->core, id, shell_now_ms(), &info))
-      observe_run(sweep, trial, &info, coordinator_run_is_evaluated(shell->core, id));
+      observe_run(sweep, trial, repeat, &info, coordinator_run_is_evaluated(shell->core, id));
     free(id);
   }
 }
@@ -256,10 +264,10 @@ static bool has_come(const Weir__RunInfo *info, uint64_t rung, bool is_last) {
   return is_last || (info->patience && info->patience->last_step > 0);
 }
 
-static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *trial, const Weir__RunInfo *info,
-                        bool is_evaluated) {
+static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *trial, uint32_t repeat,
+                        const Weir__RunInfo *info, bool is_evaluated) {
   const Weir__SweepSpec *spec = sweep->head->spec;
-  struct sweep_outcome outcome = {0};
+  struct sweep_outcome outcome = {.repeat = repeat};
   uint64_t rung = sweep_rung_step(sweep->sweep, trial, trial->n_results);
   bool is_last = trial->n_results == sweep->sweep->n_rungs - 1;
   switch (info->state) {
@@ -280,7 +288,7 @@ static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *tri
     break;
   case WEIR__RUN_STATE__CANCELLED:
   case WEIR__RUN_STATE__STOPPED:
-    if (trial->is_revived && !sweep->runs[trial->number].is_resumed)
+    if (trial->is_revived && !sweep_run(sweep, trial, repeat)->is_resumed)
       return; /* it ended with the sweep */
     outcome.failure = failure_of(info);
     break;

@@ -23,7 +23,7 @@ struct shell_sweep {
   Weir__SweepRecord **log;
   int n_log, log_capacity;
   int n_written;          /* of the log, in the store */
-  struct trial_run *runs; /* of trials 0, 1, ... */
+  struct trial_run *runs; /* [trials, repeats] */
   int n_runs, runs_capacity;
   bool is_head_written, is_saving;
   Weir__SweepKind *kind;               /* of what computes it; NULL: order: arrival, where anything may */
@@ -47,7 +47,10 @@ struct shell_sweep {
 struct shell_sweep *shell_find_sweep(struct coordinator_service *shell, const char *id); /* NULL: none */
 /* The one that an id or a unique prefix of one names. NULL: none, and err says so, NOT_FOUND or INVALID. */
 struct shell_sweep *shell_match_sweep(struct coordinator_service *shell, const char *prefix, struct err *err);
-char *sweep_run_id(const struct shell_sweep *sweep, uint32_t trial); /* freed by the caller */
+/* Of one of a trial's runs; freed by the caller. */
+char *sweep_run_id(const struct shell_sweep *sweep, uint32_t trial, uint32_t repeat);
+struct trial_run *sweep_run(const struct shell_sweep *sweep, const struct sweep_trial *trial,
+                            uint32_t repeat);
 /* A new sweep, whose call is answered when the store has it. head is copied; its specs were checked. */
 void shell_sweep_begin(struct coordinator_service *shell, struct rpc_call *call, const Weir__SweepHead *head,
                        struct run_model *model);
@@ -64,7 +67,7 @@ void shell_sweep_deleted(struct coordinator_service *shell, const char *id);
 /* The jobs have written what they were given, or could not. */
 void shell_sweep_saved(struct coordinator_service *shell, struct shell_sweep *sweep, const struct err *err);
 
-/* Tells what became of a trial that runs. */
+/* Tells what became of a run of a trial that runs. */
 void shell_sweep_tell(struct shell_sweep *sweep, const struct sweep_trial *trial,
                       const struct sweep_outcome *outcome);
 

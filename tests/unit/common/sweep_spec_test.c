@@ -58,7 +58,9 @@ static void what_a_spec_says_wrongly_is_named_by_key(void **state) {
   assert_refused("objective={metric: acuracy}", "objective.metric: 'acuracy'");
   assert_refused("objective={goal: best}", "objective.goal: ");
   assert_refused("from=[search-012345]", "from: the searcher 'random' does not learn");
-  assert_refused("repeats=3", "repeats: a trial is one run");
+  assert_refused("repeats=0", "repeats: 0 is not from 1 to 100");
+  assert_refused("repeats=101", "repeats: 101 is not from 1 to 100");
+  assert_refused("repeats=65", "repeats: 65 times concurrency, 4, are more than 256 runs at a time");
   assert_refused("schedule.unit=epochs", "schedule.unit: how many samples an epoch has");
   assert_refused("schedule.unit=hours", "schedule.unit: 'hours' is not known");
   assert_refused("schedule={name: asha, rungs: [64, 127], unit: samples}",
@@ -82,6 +84,28 @@ static void what_a_spec_says_wrongly_of_other_sweeps_is_named(void **state) {
     assert_null(sweep_spec_of(sweep_asha_text, settings, 2, &err));
     assert_non_null(strstr(err.text, wrong[i][1]));
   }
+}
+
+static void what_does_not_go_with_repeats_is_named(void **state) {
+  const char *settings[] = {"repeats=3", NULL};
+  static const char *const wrong[][2] = {
+      {"budget={steps: 29}",
+       "budget.steps: 29 steps do not reach the first rung, at step 10, in all repeats"},
+      {"space={train.seed: [1, 2]}", "space.train.seed: it differs between the repeats"},
+      {"schedule.name=pbt", "repeats: trials of schedule 'pbt' are forked"}};
+  struct err err;
+  Weir__SweepSpec *spec;
+  (void)state;
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    settings[1] = wrong[i][0];
+    assert_null(sweep_spec_of(sweep_asha_text, settings, 2, &err));
+    if (!strstr(err.text, wrong[i][1]))
+      fail_msg("'%s' lacks '%s'", err.text, wrong[i][1]);
+  }
+  settings[1] = "budget={steps: 30}";
+  spec = sweep_spec_of(sweep_asha_text, settings, 2, &err);
+  assert_non_null(spec);
+  message_free(spec);
 }
 
 static void assert_pbt_refused(const char *setting, const char *expected) {
@@ -244,6 +268,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_a_spec_says_wrongly_is_named_by_key),
       cmocka_unit_test(what_a_spec_says_wrongly_of_other_sweeps_is_named),
+      cmocka_unit_test(what_does_not_go_with_repeats_is_named),
       cmocka_unit_test(what_a_fork_cannot_have_is_refused_in_a_population),
       cmocka_unit_test(what_a_population_says_wrongly_is_named_by_key),
       cmocka_unit_test(an_interval_has_a_rung_at_each_multiple_and_at_the_end),

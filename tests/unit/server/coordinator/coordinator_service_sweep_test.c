@@ -402,6 +402,34 @@ static void a_coordinator_whose_libm_computes_otherwise_suggests_nothing(void **
   free(id);
 }
 
+static void a_trial_has_a_run_for_each_repeat_and_lets_all_go_when_one_fails(void **state) {
+  static const char *const settings[] = {"repeats=3", "concurrency=1"};
+  struct service_fixture *f = *state;
+  struct err err = ERR_NONE;
+  Weir__RunInfo *info;
+  char *runs[3], *next, *id;
+  prepare(f);
+  id = search(f, tries_text, settings, 2);
+  for (int r = 0; r < 3; r++)
+    runs[r] = r ? mem_printf("%s-0000-%d", id, r) : mem_printf("%s-0000", id);
+  next = mem_printf("%s-0001-2", id);
+  for (int r = 0; r < 3; r++)
+    AWAIT(run_state(f, runs[r]) == WEIR__RUN_STATE__QUEUED);
+  seat_restart(f, true);
+  for (int r = 0; r < 3; r++)
+    AWAIT(run_state(f, runs[r]) == WEIR__RUN_STATE__QUEUED);
+  assert_int_equal(ask_run(f, RPC_CANCEL, runs[0], &info, &err), 0);
+  assert_int_equal(info->trial, 0);
+  message_free(info);
+  for (int r = 0; r < 3; r++)
+    AWAIT(run_state(f, runs[r]) == WEIR__RUN_STATE__CANCELLED);
+  AWAIT(run_state(f, next) == WEIR__RUN_STATE__QUEUED);
+  for (int r = 0; r < 3; r++)
+    free(runs[r]);
+  free(next);
+  free(id);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, service_setup, service_teardown)
 
 int main(void) {
@@ -414,6 +442,7 @@ int main(void) {
       TEST(a_watcher_is_told_only_the_trials_that_have_changed),
       TEST(the_store_keeps_the_kind_of_what_computes_a_sweep),
       TEST(a_coordinator_whose_libm_computes_otherwise_suggests_nothing),
+      TEST(a_trial_has_a_run_for_each_repeat_and_lets_all_go_when_one_fails),
       TEST(garbage_is_refused_and_leaves_no_sweep),
   };
   log_set_level(LOG_ERROR + 1);

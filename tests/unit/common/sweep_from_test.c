@@ -14,15 +14,20 @@
 #include "tests/support/common/sweep_play.h"
 #include "tests/support/common/sweep_specs.h"
 
-static const char later_text[] = "name: later\n"
-                                 "spec: base.yaml\n"
-                                 "objective: {metric: accuracy}\n"
-                                 "search: {name: tpe, seed: 3, n_startup_trials: 4}\n"
-                                 "schedule: {name: asha, rungs: [30, 90], eta: 3}\n"
-                                 "budget: {trials: 9}\n"
-                                 "concurrency: 2\n"
-                                 "space:\n"
-                                 "  train.optimizer.lr: {log: [0.001, 0.3]}\n";
+#define LATER(schedule)                                                                                      \
+  "name: later\n"                                                                                            \
+  "spec: base.yaml\n"                                                                                        \
+  "objective: {metric: accuracy}\n"                                                                          \
+  "search: {name: tpe, seed: 3, n_startup_trials: 4}\n"                                                      \
+  "schedule: " schedule "\n"                                                                                 \
+  "budget: {trials: 9}\n"                                                                                    \
+  "concurrency: 2\n"                                                                                         \
+  "space:\n"                                                                                                 \
+  "  train.optimizer.lr: {log: [0.001, 0.3]}\n"
+#define ONE_RUNG "{name: none, rungs: [30]}" /* the only rung, so tpe judges by it */
+
+static const char later_text[] = LATER("{name: asha, rungs: [30, 90], eta: 3}");
+static const char one_rung_text[] = LATER(ONE_RUNG);
 
 /* The nearer lr is to 0.01, the better; every ninth trial diverges at once. */
 static struct sweep_outcome outcome_of(const struct sweep_trial *trial, int rung) {
@@ -149,8 +154,8 @@ static void a_record_is_of_bounded_size(void **state) {
 
 /* The log of a sweep that begins with a record. */
 static struct sweep *play_later(const Weir__SweepRecord *first, uint64_t seed, struct kept *kept) {
-  const struct sweep_play later = {later_text, outcome_of, seed, seed > 1};
-  struct sweep *sweep = sweep_of(later_text, NULL, 0);
+  const struct sweep_play later = {one_rung_text, outcome_of, seed, seed > 1};
+  struct sweep *sweep = sweep_of(one_rung_text, NULL, 0);
   *kept = (struct kept){0};
   if (first)
     sweep_take(sweep, first, kept);
@@ -166,10 +171,11 @@ static double mean_value(const struct sweep *sweep) {
 }
 
 static void what_was_learned_is_in_the_log_and_guides_the_searcher(void **state) {
+  static const char *const one_rung[] = {"schedule=" ONE_RUNG};
   struct sweep *other = play(sweep_asha_text), *warm, *cold;
   struct kept first, again, without;
   struct err err;
-  Weir__SweepRecord *record = learn(other, NULL, 0, &err);
+  Weir__SweepRecord *record = learn(other, one_rung, 1, &err);
   (void)state;
   sweep_free(other); /* the sweep does not depend on it any more */
   warm = play_later(record, 1, &first);

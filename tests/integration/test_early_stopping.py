@@ -1,9 +1,10 @@
 """Runs that end early because their evaluations bring nothing better: at the version that the evaluations of a run that
 went on say, and in the bits of a run of that many steps, on any cluster and whatever dies."""
-import contextlib
+import functools
 import json
 
 from harness import Cluster, Folder, done_event, main, newest_step, outcome, wait_for, weir
+from test_hold import fleet as held_fleet
 from test_recovery import EVERY, STEPS, kill, undisturbed, write_spec
 from test_shares import Fleet
 from test_sweep import Sweep, write_sweep
@@ -53,14 +54,7 @@ class Early(Fleet):
         return done["weights_sha256"]
 
 
-@contextlib.contextmanager
-def fleet(workers=1, servers=1, stop=None):
-    with Folder() as folder, Early(folder, workers, 0, servers) as runs:
-        if stop is None:
-            runs.gate.open()
-        else:
-            runs.gate.stop_at(stop)
-        yield runs
+fleet = functools.partial(held_fleet, make=Early)
 
 
 def weights():

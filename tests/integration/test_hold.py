@@ -44,8 +44,9 @@ class Held(Fleet):
 
 
 @contextlib.contextmanager
-def fleet(workers=1, servers=1, stop=None):
-    with Folder() as folder, Held(folder, workers, 0, servers) as runs:
+def fleet(workers=1, servers=1, stop=None, make=Held):
+    """make: Held, or another class of fleets."""
+    with Folder() as folder, make(folder, workers, 0, servers) as runs:
         if stop is None:
             runs.gate.open()
         else:

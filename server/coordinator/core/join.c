@@ -105,14 +105,17 @@ static bool is_former(const struct member *member, const Weir__Hello *hello) {
   return is_same_host && (is_same_process || is_same_address);
 }
 
-/* Host, process and id are a member's own words: no certificate ends the membership of another one's holder.
- */
+/* Host, address, process and id are a member's own words: no certificate ends the membership of another one's
+   holder, or has others send it what is meant for that one. */
 static int former_check(const struct coordinator *coordinator, const Weir__Hello *hello, struct err *err) {
   for (int i = 0; i < coordinator->n_members; i++) {
     const struct member *member = coordinator->members[i];
-    if (is_former(member, hello) && strcmp(member->holder, hello->holder) != 0)
-      return err_set(err, ERR_DENIED, "%s is there already, by a certificate of the name '%s', not '%.80s'",
-                     member->id, member->holder, hello->holder);
+    bool is_same_address = *hello->address && strcmp(member->address, hello->address) == 0;
+    if (strcmp(member->holder, hello->holder) == 0 || !(is_same_address || is_former(member, hello)))
+      continue;
+    return err_set(err, ERR_DENIED, "%s (%s) is there already, by the certificate of %s, not of %.255s",
+                   member->id, is_same_address ? member->address : member->host, member->holder,
+                   hello->holder);
   }
   return 0;
 }
@@ -157,10 +160,22 @@ static struct member *member_new(struct coordinator *coordinator, uint64_t key, 
   return member;
 }
 
+/* Whether the id was that of another certificate's holder, as runs and the workers that left know it. Records
+   may not say whose it was. */
+static bool is_anothers(const struct coordinator *coordinator, const Weir__Hello *hello) {
+  const char *past = coordinator_past_holder(coordinator, hello->id);
+  for (int i = 0; i < coordinator->n_runs && !past; i++)
+    for (int at = 0; at < coordinator->runs[i]->n_servers && !past; at++)
+      if (strcmp(coordinator->runs[i]->servers[at].id, hello->id) == 0)
+        past = coordinator->runs[i]->servers[at].holder;
+  return past && *past && strcmp(past, hello->holder) != 0;
+}
+
 /* The one it had, if that is free; else one that was never used. */
 static char *choose_id(struct coordinator *coordinator, const Weir__Hello *hello) {
   bool is_server = hello->role == WEIR__ROLE__SERVER;
-  bool is_kept = coordinator_id_number(hello->id, is_server ? "server-" : "worker-") > 0;
+  bool is_kept = coordinator_id_number(hello->id, is_server ? "server-" : "worker-") > 0 &&
+                 !is_anothers(coordinator, hello);
   for (int i = 0; is_kept && i < coordinator->n_members; i++)
     is_kept = strcmp(coordinator->members[i]->id, hello->id) != 0;
   if (!is_kept)

@@ -111,6 +111,8 @@ static Weir__RunRecord *record_of(const struct coordinator *coordinator, const s
   record->reference = record_reference(arena, run);
   record->servers = coordinator_endpoints(arena, run);
   record->n_servers = run->is_load_due ? 0 : (size_t)run->n_servers;
+  for (size_t i = 0; i < record->n_servers; i++)
+    record->servers[i]->holder = arena_strdup(arena, run->servers[i].holder);
   record->base_step = run->base_step;
   record->checkpoints = run->checkpoints;
   record->n_checkpoints = (size_t)run->n_checkpoints;
@@ -171,6 +173,7 @@ static Weir__Quarantine *record_quarantine(struct arena *arena, const struct qua
   record->host = quarantine->host;
   record->device = quarantine->device;
   record->worker = quarantine->worker;
+  record->holder = quarantine->holder;
   record->run = quarantine->run;
   record->reason = quarantine->reason;
   record->since_unix_ms = quarantine->since_unix_ms;

@@ -22,16 +22,18 @@ static void isolate(struct coordinator *coordinator, struct member *worker, cons
 void coordinator_quarantine(struct coordinator *coordinator, const struct worker_identity *identity,
                             const struct run *run, const char *reason) {
   Weir__Quarantine quarantine = WEIR__QUARANTINE__INIT;
-  if (coordinator_quarantine_of(coordinator, identity->host, identity->device))
+  if (coordinator_quarantine_of(coordinator, identity))
     return;
   quarantine.host = (char *)identity->host;
   quarantine.device = (char *)identity->device;
   quarantine.worker = (char *)identity->id;
+  quarantine.holder = (char *)identity->holder;
   quarantine.run = run->id;
   quarantine.reason = (char *)reason;
   quarantine.since_unix_ms = coordinator->unix_offset_ms + (int64_t)coordinator->now_ms;
-  log_event(LOG_WARN, "coordinator", "quarantine", "id=%s host=\"%s\" device=\"%s\" reason=\"%.1000s\"",
-            identity->id, identity->host, identity->device, reason);
+  log_event(LOG_WARN, "coordinator", "quarantine",
+            "id=%s host=\"%s\" device=\"%s\" holder=\"%s\" reason=\"%.1000s\"", identity->id, identity->host,
+            identity->device, identity->holder, reason);
   add(coordinator, &quarantine);
   coordinator->is_members_due = true;
   for (int i = 0; i < coordinator->n_members; i++)
@@ -44,10 +46,13 @@ static void add(struct coordinator *coordinator, const Weir__Quarantine *stored)
   struct quarantine quarantine = {.host = text_copy_clean(stored->host, TEXT_MAX),
                                   .device = text_copy_clean(stored->device, TEXT_MAX),
                                   .worker = text_copy_clean(stored->worker, TEXT_MAX),
+                                  .holder = text_copy_clean(stored->holder, TEXT_MAX),
                                   .run = text_copy_clean(stored->run, TEXT_MAX),
                                   .reason = text_copy_clean(stored->reason, REASON_MAX),
                                   .since_unix_ms = stored->since_unix_ms};
-  if (coordinator_quarantine_of(coordinator, quarantine.host, quarantine.device)) {
+  struct worker_identity identity = {quarantine.worker, quarantine.host, quarantine.device,
+                                     quarantine.holder};
+  if (coordinator_quarantine_of(coordinator, &identity)) {
     quarantine_fini(&quarantine);
     return;
   }
@@ -59,11 +64,13 @@ static void add(struct coordinator *coordinator, const Weir__Quarantine *stored)
 }
 
 void coordinator_quarantine_newcomer(struct coordinator *coordinator, struct member *worker) {
+  struct worker_identity identity;
   const struct quarantine *found;
   if (worker->role != WEIR__ROLE__WORKER || worker->state == WORKER_DRAINING ||
       worker->state == WORKER_QUARANTINED)
     return;
-  found = coordinator_quarantine_of(coordinator, worker->host, worker->device);
+  identity = coordinator_identity(worker);
+  found = coordinator_quarantine_of(coordinator, &identity);
   if (found)
     isolate(coordinator, worker, found);
 }
@@ -95,14 +102,15 @@ void coordinator_readmit(struct coordinator *coordinator, const char *name) {
 static void readmit_at(struct coordinator *coordinator, int at) {
   struct quarantines *quarantines = &coordinator->quarantines;
   struct quarantine ended = quarantines->items[at];
+  struct worker_identity own = {ended.worker, ended.host, ended.device, ended.holder};
   memmove(quarantines->items + at, quarantines->items + at + 1,
           (size_t)(--quarantines->count - at) * sizeof *quarantines->items);
   coordinator->is_members_due = true;
   log_event(LOG_INFO, "coordinator", "readmitted", "host=\"%s\" device=\"%s\"", ended.host, ended.device);
   for (int i = 0; i < coordinator->n_members; i++) {
     struct member *worker = coordinator->members[i];
-    if (worker->state != WORKER_QUARANTINED || strcmp(worker->host, ended.host) != 0 ||
-        strcmp(worker->device, ended.device) != 0)
+    struct worker_identity identity = coordinator_identity(worker);
+    if (worker->state != WORKER_QUARANTINED || !coordinator_is_same_device(&identity, &own))
       continue;
     *worker->message = 0;
     coordinator_worker_set_state(worker, WORKER_IDLE);

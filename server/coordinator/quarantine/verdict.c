@@ -139,7 +139,7 @@ static const char *why_ambiguous(const struct coordinator *coordinator, const st
 
 static void suspect(const struct coordinator *coordinator, struct run *run,
                     const struct accusation *accusation, const char *why) {
-  struct worker_identity identity = {"a client", "", ""};
+  struct worker_identity identity = {"a client", "", "", ""};
   struct words words = {""};
   if (coordinator_identify(coordinator, accusation->worker, &identity))
     say(&words, "%.64s (%.128s, %.64s)", identity.id, identity.host, identity.device);

@@ -195,6 +195,7 @@ static void restore_servers(struct coordinator *coordinator, struct run *run, co
     struct run_server *server = &run->servers[run->n_servers++];
     server->id = text_copy_clean(record->servers[i]->id, 255);
     server->address = text_copy_clean(record->servers[i]->address, 255);
+    server->holder = text_copy_clean(record->servers[i]->holder, 255);
     server->is_loaded = true;
   }
   run->is_load_due = false;

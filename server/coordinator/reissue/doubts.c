@@ -287,7 +287,7 @@ static bool has_to_be_given(const struct coordinator *coordinator, const struct 
 /* 3: it pushed a doubted part; 2: it was in a group with one that did; 1: it is on such a worker's device. */
 static int tier_of(const struct coordinator *coordinator, const struct run *run, const struct seat *seat) {
   const struct doubts *doubts = &run->reissue->doubts;
-  const struct worker_identity own = {seat->worker->id, seat->worker->host, seat->worker->device};
+  const struct worker_identity own = coordinator_identity(seat->worker);
   int tier = 0;
   for (int i = 0; i < doubts->n_senders && tier < TIER_SENDER; i++) {
     const struct sender *sender = &doubts->senders[i];

@@ -89,15 +89,15 @@ static void link_receive(struct task *task) {
   free(item);
 }
 
-/* Whether it may be what it says to be; holder: the name in its certificate, "" without TLS. */
-static int check_holder(const struct link *link, const Weir__Hello *hello, char holder[CERT_WORD_SIZE],
+/* Whether it may be what it says to be; holder: the URI of its certificate, "" without TLS. */
+static int check_holder(const struct link *link, const Weir__Hello *hello, char holder[CERT_TEXT_SIZE],
                         struct err *err) {
   enum cert_role role = hello->role == WEIR__ROLE__SERVER ? CERT_SERVER : CERT_WORKER;
   struct cert_holder shown;
   *holder = '\0';
   if (!rpc_call_holder(link->call, &shown))
     return 0;
-  memcpy(holder, shown.name, CERT_WORD_SIZE);
+  cert_holder_uri(&shown, holder);
   if (cert_role_covers(shown.role, role))
     return 0;
   return err_set(err, ERR_DENIED, "the hello is that of a %s, the certificate that of the %s '%s'",
@@ -105,7 +105,7 @@ static int check_holder(const struct link *link, const Weir__Hello *hello, char 
 }
 
 static void link_take(struct link *link, const Weir__MemberMessage *message) {
-  char holder[CERT_WORD_SIZE];
+  char holder[CERT_TEXT_SIZE];
   struct err err = ERR_NONE;
   Weir__Hello hello;
   struct coordinator_event event = {.member = link->key};

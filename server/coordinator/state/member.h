@@ -22,7 +22,7 @@ struct member {
   char *id;        /* "server-1", "worker-1" */
   uint32_t number; /* N of its id */
   char *host, *address, *device, *fingerprint;
-  char *holder;         /* the name in its certificate; empty without TLS */
+  char *holder;         /* the URI of its certificate; empty without TLS */
   char *shm_host;       /* workers: equal for those that can share memory; empty: unknown */
   struct labels labels; /* workers */
   uint32_t pid, executors;

@@ -20,6 +20,7 @@ struct coordinator;
 struct run_server {
   char *id, *address;
   char *host;            /* NULL: not known, of a former coordinator's time */
+  char *holder;          /* the URI of its certificate; empty without TLS */
   struct member *member; /* NULL: lost */
   uint64_t key;          /* of its membership, the last one if it is lost */
   uint32_t blocks;

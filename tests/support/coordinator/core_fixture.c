@@ -218,6 +218,7 @@ void member_joins(struct core_fixture *f, uint64_t key, Weir__Role role, uint32_
   hello.device = "cpu";
   hello.executors = executors;
   hello.fingerprint = (char *)fingerprint;
+  hello.holder = (char *)(f->holder ? f->holder : "");
   hello.memory_bytes = role == WEIR__ROLE__SERVER ? f->memory_bytes : 0;
   says_hello(f, key, &hello);
 }
@@ -233,6 +234,7 @@ static void joins_again(struct core_fixture *f, uint64_t from, uint64_t key, Wei
   hello.address = role == WEIR__ROLE__SERVER || f->stages ? address : "";
   hello.executors = 1;
   hello.fingerprint = "build-1";
+  hello.holder = (char *)(f->holder ? f->holder : "");
   hello.id = f->told[from].id;
   hello.draining = f->told[from].drains > 0;
   hello.term = TERM;

@@ -75,6 +75,7 @@ struct core_fixture {
   uint64_t hold;                           /* likewise; 0: none */
   uint64_t memory_bytes;                   /* what a server says that joins; 0: no bound */
   uint64_t hosted_hold;                    /* what a server says that joins again; 0: none */
+  const char *holder;                      /* of certificates of those that join; NULL: there is no TLS */
   bool evaluates;                     /* runs submitted have data to evaluate, of which workers find some */
   bool admits_any;                    /* runs submitted have deterministic: false */
   bool is_store_away;                 /* saves that are waited for are not answered */

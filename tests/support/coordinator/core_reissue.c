@@ -38,6 +38,7 @@ void worker_joins_on(struct core_fixture *f, uint64_t key, const char *host, con
   hello.device = (char *)device;
   hello.executors = 1;
   hello.fingerprint = "build-1";
+  hello.holder = (char *)(f->holder ? f->holder : "");
   says_hello(f, key, &hello);
 }
 

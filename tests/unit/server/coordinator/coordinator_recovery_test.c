@@ -310,29 +310,6 @@ static void the_new_link_of_a_process_ends_its_former_one(void **state) {
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
 }
 
-/* Host, process, id and address are the words of the member that joins; the holder is what the certificate
- * says. */
-static void a_member_is_not_replaced_by_the_holder_of_another_certificate(void **state) {
-  struct core_fixture *f = *state;
-  Weir__Hello hello = WEIR__HELLO__INIT;
-  hello.role = WEIR__ROLE__SERVER;
-  hello.host = "host";
-  hello.address = "host:1";
-  hello.pid = 1;
-  hello.fingerprint = "build-1";
-  hello.holder = "ann";
-  says_hello(f, S1, &hello);
-  hello.id = f->told[S1].id;
-  hello.holder = "eve";
-  says_hello(f, AGAIN, &hello);
-  assert_false(f->told[S1].is_closed);
-  assert_true(f->told[AGAIN].is_closed);
-  hello.holder = "ann";
-  says_hello(f, AGAIN + 1, &hello);
-  assert_true(f->told[S1].is_closed);
-  assert_string_equal(f->told[AGAIN + 1].id, "server-1");
-}
-
 static void two_members_never_have_one_id(void **state) {
   struct core_fixture *f = *state;
   Weir__Hello hello = WEIR__HELLO__INIT;
@@ -401,7 +378,6 @@ int main(void) {
       TEST(a_server_that_cannot_load_is_asked_again_before_the_run_fails),
       TEST(a_worker_that_returns_is_asked_for_the_run_that_it_has),
       TEST(the_new_link_of_a_process_ends_its_former_one),
-      TEST(a_member_is_not_replaced_by_the_holder_of_another_certificate),
       TEST(two_members_never_have_one_id),
       TEST(a_member_of_a_higher_term_is_refused_and_the_store_asked),
       TEST(the_first_coordinator_of_an_empty_store_steps_down_for_members_of_a_higher_term),

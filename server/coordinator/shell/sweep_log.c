@@ -34,6 +34,9 @@ static int write_kind(struct sweep_save *save);
 static int delete_records(struct sweep_save *save);
 static int write_records(struct sweep_save *save, int begin, int end);
 static void save_done(struct task *task);
+static bool is_head(const char *name);
+static int delete_headless(struct coordinator_service *shell, const struct store_names *names,
+                           struct err *err);
 static int read_sweep(struct store *store, const char *name, struct shell_sweep **out, struct err *err);
 static int read_log(struct store *store, struct shell_sweep *sweep, struct err *err);
 
@@ -205,16 +208,12 @@ static void save_done(struct task *task) {
   free(save);
 }
 
-static bool is_head(const char *name) {
-  static const char end[] = "/sweep";
-  size_t length = strlen(name), tail = sizeof end - 1;
-  return length > tail && strcmp(name + length - tail, end) == 0;
-}
-
 int sweeps_read(struct coordinator_service *shell, struct shell_sweep **sweeps, struct err *err) {
   struct store_names names = {0};
   int rc = store_list_records(shell->store, "sweeps/", &names, err);
   *sweeps = NULL;
+  if (!rc)
+    rc = delete_headless(shell, &names, err);
   for (int i = 0; i < names.count && !rc; i++) {
     struct shell_sweep *sweep = NULL;
     if (!is_head(names.items[i]))
@@ -236,6 +235,39 @@ int sweeps_read(struct coordinator_service *shell, struct shell_sweep **sweeps, 
     *sweeps = NULL;
   }
   return rc;
+}
+
+static bool is_head(const char *name) {
+  static const char end[] = "/sweep";
+  size_t length = strlen(name), tail = sizeof end - 1;
+  return length > tail && strcmp(name + length - tail, end) == 0;
+}
+
+/* How long the part of a record's name is that names its sweep: "sweeps/ID/". */
+static size_t sweep_length(const char *name) {
+  const char *id = strchr(name, '/'), *end = id ? strchr(id + 1, '/') : NULL;
+  return end ? (size_t)(end + 1 - name) : strlen(name);
+}
+
+/* Records of sweeps that have no head are left from a coordinator that died before it wrote the head, or
+   while it deleted the sweep. Names are sorted, so those of a sweep are neighbours. */
+static int delete_headless(struct coordinator_service *shell, const struct store_names *names,
+                           struct err *err) {
+  char term[LEASE_TERM_SIZE];
+  struct store_record guard = lease_guard(shell->term, term);
+  for (int first = 0, end; first < names->count && !err->code; first = end) {
+    size_t length = sweep_length(names->items[first]);
+    bool has_head = false;
+    for (end = first; end < names->count && strncmp(names->items[end], names->items[first], length) == 0;
+         end++)
+      has_head |= is_head(names->items[end]);
+    for (int i = first; i < end && !has_head && !err->code; i++)
+      store_delete_record(shell->store, names->items[i], &guard, err);
+    if (!has_head)
+      log_event(LOG_INFO, "coordinator", "sweep_left_deleted", "name=%.*s records=%d", (int)length - 1,
+                names->items[first], end - first);
+  }
+  return err->code;
 }
 
 static int read_sweep(struct store *store, const char *name, struct shell_sweep **out, struct err *err) {

@@ -120,7 +120,8 @@ int sweep_delete_head(struct store *store, const char *sweep, const struct store
                       struct err *err);
 void sweep_add(struct shell_sweep *sweep, Weir__SweepRecord *record); /* one that was applied; takes it */
 void sweeps_free(struct shell_sweep *sweeps);                         /* and those behind it */
-/* All sweeps of the store; damaged ones are logged and left out. Blocks. Errors: the store's. */
+/* All sweeps of the store; damaged ones are logged and left out, and records without a head are deleted.
+   Blocks. Errors: the store's. */
 int sweeps_read(struct coordinator_service *shell, struct shell_sweep **sweeps, struct err *err);
 
 #endif

@@ -114,4 +114,26 @@ Weir__ListCheckpointsReply *list_checkpoints(struct service_fixture *f, const ch
 /* Asserts that the run has exactly n checkpoints, at steps first, first + 2, ... */
 void expect_checkpoints(struct service_fixture *f, const char *run, uint64_t first, size_t n);
 
+/* service_sweeps.c */
+/* Of 500 trials, three at a time, at random. */
+extern const char sweep_tries_text[];
+
+/* What is submitted has an evaluation from now on. */
+void sweeps_prepare(struct service_fixture *f);
+/* As upload_end(). */
+char *sweep_try(struct service_fixture *f, Weir__SweepSpec *sweep, struct err *err);
+/* The id of a sweep of a text with settings, which must be taken; freed by the caller. */
+char *sweep_search(struct service_fixture *f, const char *text, const char *const *settings, int n);
+
+size_t sweeps_count(struct service_fixture *f);
+/* In the store, of all sweeps. */
+int sweeps_count_records(struct service_fixture *f);
+/* The sweep with its trials from this one on, and its records from this one on; freed with message_free. */
+Weir__SweepInfo *sweep_page(struct service_fixture *f, const char *sweep, uint32_t trial, uint64_t record);
+uint32_t sweep_count_begun(struct service_fixture *f, const char *sweep);
+/* Its records that the store has: a trial is told before its record is there. */
+uint64_t sweep_count_log(struct service_fixture *f, const char *sweep);
+/* Asks for a change of a sweep, which must be made. Freed with message_free. */
+Weir__SweepInfo *sweep_change(struct service_fixture *f, enum rpc_method_id method, const void *request);
+
 #endif

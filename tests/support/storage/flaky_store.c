@@ -49,21 +49,23 @@ static bool is_refused(struct flaky_store *flaky, const struct store_record *rec
   return is_so;
 }
 
-static bool is_lost(struct flaky_store *flaky, const struct store_record *record) {
-  const char *lost = __atomic_load_n(&flaky->lost, __ATOMIC_ACQUIRE);
-  size_t length = strlen(record->name), tail = lost ? strlen(lost) : 0;
-  return lost && length >= tail && strcmp(record->name + length - tail, lost) == 0;
+static bool ends_so(const struct store_record *record, const char *const *ending) {
+  const char *tail = __atomic_load_n(ending, __ATOMIC_ACQUIRE);
+  size_t length = strlen(record->name), tail_length = tail ? strlen(tail) : 0;
+  return tail && length >= tail_length && strcmp(record->name + length - tail_length, tail) == 0;
 }
 
 static int flaky_write_record(struct store *store, const struct store_record *record, struct err *err) {
   struct flaky_store *flaky = (struct flaky_store *)store;
   int rc;
+  if (ends_so(record, &flaky->last))
+    flaky_set_away(store, true);
   if (flaky_fails(store, err) || is_refused(flaky, record, err)) {
     __atomic_fetch_add(&flaky->n_refused, 1, __ATOMIC_ACQ_REL);
     return ERR_UNAVAILABLE;
   }
   rc = flaky->inner->def->write_record(flaky->inner, record, err);
-  if (rc || (!flaky->loses_answer && !is_lost(flaky, record)))
+  if (rc || (!flaky->loses_answer && !ends_so(record, &flaky->lost)))
     return rc;
   flaky->loses_answer = false;
   return err_set(err, ERR_UNAVAILABLE, "store: the connection broke: it may or may not be written");
@@ -93,6 +95,10 @@ void flaky_refuse_record(struct store *store, const char *name) {
 
 void flaky_lose_answers(struct store *store, const char *ending) {
   __atomic_store_n(&((struct flaky_store *)store)->lost, ending, __ATOMIC_RELEASE);
+}
+
+void flaky_leave_at(struct store *store, const char *ending) {
+  __atomic_store_n(&((struct flaky_store *)store)->last, ending, __ATOMIC_RELEASE);
 }
 
 void flaky_hold_reads(struct store *store, bool holds) {

@@ -11,6 +11,7 @@ struct flaky_store {
   bool is_away;        /* atomic */
   const char *refused; /* atomic: the name of a record that is not written; NULL: none */
   const char *lost;    /* atomic: how the names of records end whose writers get no answer; NULL: none */
+  const char *last;    /* atomic: how the names of records end before which it goes away; NULL: none */
   int n_refused;       /* atomic: records that were not written because it is away, or refuses them */
   bool holds_reads;    /* atomic */
   bool loses_answer;   /* the next record is written, but its writer gets ERR_UNAVAILABLE; then false again */
@@ -26,6 +27,10 @@ void flaky_refuse_record(struct store *store, const char *name);
 /* Any thread. Records whose names end so are written (or deleted), but their writer gets ERR_UNAVAILABLE;
    NULL: none. ending: the caller's, until another one is given. */
 void flaky_lose_answers(struct store *store, const char *ending);
+
+/* Any thread. The store goes away before it writes (or deletes) a record whose name ends so; NULL: none.
+   ending: the caller's, until another one is given. */
+void flaky_leave_at(struct store *store, const char *ending);
 
 /* Any thread. While reads of blocks are held they do not return. */
 void flaky_hold_reads(struct store *store, bool holds);

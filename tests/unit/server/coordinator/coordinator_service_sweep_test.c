@@ -4,11 +4,9 @@
 
 #include "common/agree/float_setting.h"
 #include "common/agree/random.h"
-#include "common/agree/spec.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/base/message.h"
-#include "common/specs/spec_text.h"
 #include "storage/checkpoint/checkpoint.h"
 #include "store.pb-c.h"
 #include "tests/support/common/sweep_specs.h"
@@ -18,124 +16,24 @@
 
 enum { GARBAGE = 300, MANY = 200, LETTERS = 3000, REPLY_BYTES_MAX = 1 << 20 };
 
-static const char tries_text[] = "name: search\n"
-                                 "spec: base.yaml\n"
-                                 "search: {name: random, seed: 3}\n"
-                                 "budget: {trials: 500}\n"
-                                 "concurrency: 3\n"
-                                 "space:\n"
-                                 "  train.optimizer.lr: {log: [0.0001, 0.3]}\n";
-
-/* What is submitted has an evaluation. */
-static void prepare(struct service_fixture *f) {
-  struct err err = ERR_NONE;
-  const char *settings[] = {"data.split=[0.5, 0.5]"};
-  char *text = spec_text(f->spec);
-  spec_free(f->spec);
-  assert_int_equal(
-      spec_read_text(&(struct spec_source){.file = "spec", .settings = settings, .n_settings = 1}, text,
-                     strlen(text), &f->spec, &err),
-      0);
-  assert_int_equal(spec_check(f->spec, &err), 0);
-  free(text);
-}
-
-/* As upload_end(). */
-static char *try_to_search(struct service_fixture *f, Weir__SweepSpec *sweep, struct err *err) {
-  struct rpc_reader *reader = rpc_reader_open(f->channel, RPC_SUBMIT, patience_ms());
-  Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
-  struct err ignored = ERR_NONE;
-  request.spec = f->spec;
-  request.sweep = sweep;
-  request.model_bytes = f->onnx_bytes;
-  rpc_reader_send(reader, &request, &ignored); /* a refusal shows in the reply */
-  upload_add(reader, f->onnx, f->onnx_bytes);
-  return upload_end(reader, err);
-}
-
-static char *search(struct service_fixture *f, const char *text, const char *const *settings, int n) {
-  struct err err = ERR_NONE;
-  Weir__SweepSpec *sweep = sweep_spec_of(text, settings, n, &err);
-  char *id;
-  assert_string_equal(err.text, "");
-  id = try_to_search(f, sweep, &err);
-  assert_string_equal(err.text, "");
-  assert_non_null(id);
-  message_free(sweep);
-  return id;
-}
-
-static size_t count_sweeps(struct service_fixture *f) {
-  Weir__ListSweepsRequest request = WEIR__LIST_SWEEPS_REQUEST__INIT;
-  const struct rpc_question question = {RPC_LIST_SWEEPS, &request, patience_ms()};
-  Weir__ListSweepsReply *reply = NULL;
-  struct err err = ERR_NONE;
-  size_t n;
-  assert_int_equal(rpc_unary(f->channel, &question, false, (void **)&reply, &err), 0);
-  n = reply->n_sweeps;
-  message_free(reply);
-  return n;
-}
-
-static int count_records(struct service_fixture *f) {
-  struct store_names names = {0};
-  struct err err = ERR_NONE;
-  int n;
-  assert_int_equal(store_list_records(f->store, "sweeps/", &names, &err), 0);
-  n = names.count;
-  store_names_fini(&names);
-  return n;
-}
-
-static Weir__SweepInfo *ask(struct service_fixture *f, const char *sweep, uint32_t trial, uint64_t record) {
-  Weir__GetSweepRequest request = WEIR__GET_SWEEP_REQUEST__INIT;
-  const struct rpc_question question = {RPC_GET_SWEEP, &request, patience_ms()};
-  Weir__SweepInfo *info = NULL;
-  struct err err = ERR_NONE;
-  request.sweep = (char *)sweep;
-  request.has_records = true;
-  request.first_trial = trial;
-  request.first_record = record;
-  if (rpc_unary(f->channel, &question, false, (void **)&info, &err))
-    fail_msg("%s", err.text);
-  return info;
-}
-
-static uint32_t count_begun(struct service_fixture *f, const char *sweep) {
-  Weir__SweepInfo *info = ask(f, sweep, UINT32_MAX, UINT64_MAX);
-  uint32_t begun = info->begun;
-  assert_int_equal(info->n_trials, 0);
-  assert_int_equal(info->n_records, 0);
-  message_free(info);
-  return begun;
-}
-
-/* That the store has: a trial is told before its record is there. */
-static uint64_t count_log(struct service_fixture *f, const char *sweep) {
-  Weir__SweepInfo *info = ask(f, sweep, UINT32_MAX, UINT64_MAX);
-  uint64_t n = info->log_records;
-  message_free(info);
-  return n;
-}
-
 static void trials_are_runs_once_the_log_is_stored_and_a_successor_has_them(void **state) {
   struct service_fixture *f = *state;
   Weir__RunInfo *info;
   struct err err;
   char *id, *run;
-  prepare(f);
-  id = search(f, tries_text, NULL, 0);
+  sweeps_prepare(f);
+  id = sweep_search(f, sweep_tries_text, NULL, 0);
   run = mem_printf("%s-0002", id);
   AWAIT(run_state(f, run) == WEIR__RUN_STATE__QUEUED);
-  assert_int_equal(count_records(f), 2 + 3); /* the head, the kind, and a suggestion for each */
+  assert_int_equal(sweeps_count_records(f), 2 + 3); /* the head, the kind, and a suggestion for each */
   assert_int_equal(ask_run(f, RPC_GET_RUN, run, &info, &err), 0);
   assert_string_equal(info->sweep, id);
   assert_int_equal(info->trial, 2);
   message_free(info);
   seat_restart(f, true);
   AWAIT(run_state(f, run) == WEIR__RUN_STATE__QUEUED);
-  assert_int_equal(count_begun(f, id), 3);
-  assert_int_equal(count_records(f), 2 + 3);
+  assert_int_equal(sweep_count_begun(f, id), 3);
+  assert_int_equal(sweeps_count_records(f), 2 + 3);
   free(run);
   free(id);
 }
@@ -143,18 +41,18 @@ static void trials_are_runs_once_the_log_is_stored_and_a_successor_has_them(void
 static void a_sweep_whose_client_was_refused_leaves_nothing(void **state) {
   struct service_fixture *f = *state;
   struct err err;
-  Weir__SweepSpec *sweep = sweep_spec_of(tries_text, NULL, 0, &err);
+  Weir__SweepSpec *sweep = sweep_spec_of(sweep_tries_text, NULL, 0, &err);
   char *id;
-  prepare(f);
+  sweeps_prepare(f);
   flaky_lose_answers(f->seat.store, "/sweep");
-  id = try_to_search(f, sweep, &err);
+  id = sweep_try(f, sweep, &err);
   assert_null(id);
   assert_int_equal(err.code, ERR_UNAVAILABLE);
-  assert_int_equal(count_sweeps(f), 0);
+  assert_int_equal(sweeps_count(f), 0);
   flaky_lose_answers(f->seat.store, NULL);
-  AWAIT(count_records(f) == 0);
+  AWAIT(sweeps_count_records(f) == 0);
   seat_restart(f, false);
-  assert_int_equal(count_sweeps(f), 0);
+  assert_int_equal(sweeps_count(f), 0);
   message_free(sweep);
 }
 
@@ -165,19 +63,19 @@ static void a_sweep_that_learns_nothing_of_another_leaves_nothing(void **state) 
   static const char *const expected[] = {"has no trial that is over", "from: no sweep 'nobody'"};
   struct service_fixture *f = *state;
   char *id;
-  prepare(f);
-  id = search(f, tries_text, NULL, 0);
-  AWAIT(count_records(f) == 2 + 3);
+  sweeps_prepare(f);
+  id = sweep_search(f, sweep_tries_text, NULL, 0);
+  AWAIT(sweeps_count_records(f) == 2 + 3);
   for (int i = 0; i < 2; i++) {
     struct err err;
-    Weir__SweepSpec *sweep = sweep_spec_of(tries_text, settings[i], 2, &err);
-    assert_null(try_to_search(f, sweep, &err));
+    Weir__SweepSpec *sweep = sweep_spec_of(sweep_tries_text, settings[i], 2, &err);
+    assert_null(sweep_try(f, sweep, &err));
     assert_int_equal(err.code, ERR_INVALID);
     assert_non_null(strstr(err.text, expected[i]));
     message_free(sweep);
   }
-  assert_int_equal(count_sweeps(f), 1);
-  assert_int_equal(count_records(f), 2 + 3);
+  assert_int_equal(sweeps_count(f), 1);
+  assert_int_equal(sweeps_count_records(f), 2 + 3);
   free(id);
 }
 
@@ -195,11 +93,11 @@ static void a_long_sweep_is_told_in_pages(void **state) {
   settings[2] = mem_printf("search={name: sobol, seed: 1}");
   settings[3] = mem_printf("space={%s: [%sa, %sb], %s: [%sa, %sb], %s: [%sa, %sb]}", paths[0], letters,
                            letters, paths[1], letters, letters, paths[2], letters, letters);
-  prepare(f);
-  id = search(f, tries_text, (const char *const *)settings, 4);
-  AWAIT(count_log(f, id) == MANY);
+  sweeps_prepare(f);
+  id = sweep_search(f, sweep_tries_text, (const char *const *)settings, 4);
+  AWAIT(sweep_count_log(f, id) == MANY);
   while (trial < MANY || record < MANY) {
-    Weir__SweepInfo *info = ask(f, id, trial, record);
+    Weir__SweepInfo *info = sweep_page(f, id, trial, record);
     assert_true(weir__sweep_info__get_packed_size(info) < REPLY_BYTES_MAX);
     assert_true(info->n_trials > 0 || info->n_records > 0);
     assert_int_equal(info->spec != NULL, trial == 0);
@@ -219,12 +117,12 @@ static void a_long_sweep_is_told_in_pages(void **state) {
 static void garbage_is_refused_and_leaves_no_sweep(void **state) {
   struct service_fixture *f = *state;
   struct err err;
-  Weir__SweepSpec *sweep = sweep_spec_of(tries_text, NULL, 0, &err);
+  Weir__SweepSpec *sweep = sweep_spec_of(sweep_tries_text, NULL, 0, &err);
   size_t size = weir__sweep_spec__get_packed_size(sweep), n_taken = 0;
   uint8_t *packed = mem_new(size), *bytes = mem_new(size);
   weir__sweep_spec__pack(sweep, packed);
   message_free(sweep);
-  prepare(f);
+  sweeps_prepare(f);
   for (uint64_t i = 0; i < GARBAGE; i++) {
     char *id;
     memcpy(bytes, packed, size);
@@ -232,17 +130,17 @@ static void garbage_is_refused_and_leaves_no_sweep(void **state) {
       bytes[random_bits(51 + change, i) % size] = (uint8_t)random_bits(61 + change, i);
     if (!(sweep = weir__sweep_spec__unpack(NULL, size, bytes)))
       continue;
-    id = try_to_search(f, sweep, &err);
+    id = sweep_try(f, sweep, &err);
     assert_true(id || err.code == ERR_INVALID || err.code == ERR_BUSY);
     n_taken += id != NULL;
     free(id);
     message_free(sweep);
   }
-  assert_int_equal(count_sweeps(f), n_taken);
-  sweep = sweep_spec_of(tries_text, NULL, 0, &err);
+  assert_int_equal(sweeps_count(f), n_taken);
+  sweep = sweep_spec_of(sweep_tries_text, NULL, 0, &err);
   f->spec->train->has_hold = true;
   f->spec->train->hold = 1;
-  assert_null(try_to_search(f, sweep, &err));
+  assert_null(sweep_try(f, sweep, &err));
   assert_non_null(strstr(err.text, "train.hold"));
   message_free(sweep);
   free(packed);
@@ -273,11 +171,11 @@ static void a_watcher_is_told_only_the_trials_that_have_changed(void **state) {
   struct err err = ERR_NONE;
   uint64_t before;
   char *id, *run;
-  prepare(f);
-  id = search(f, tries_text, settings, 1);
+  sweeps_prepare(f);
+  id = sweep_search(f, sweep_tries_text, settings, 1);
   run = mem_printf("%s-0000", id); /* in virtual time the first to end */
-  AWAIT(count_log(f, id) == MANY && run_state(f, run) == WEIR__RUN_STATE__QUEUED);
-  before = count_log(f, id);
+  AWAIT(sweep_count_log(f, id) == MANY && run_state(f, run) == WEIR__RUN_STATE__QUEUED);
+  before = sweep_count_log(f, id);
   info = ask_changes(f, id, 0, 0);
   assert_int_equal(info->n_trials, MANY);
   message_free(info);
@@ -287,7 +185,7 @@ static void a_watcher_is_told_only_the_trials_that_have_changed(void **state) {
   message_free(info);
   assert_int_equal(ask_run(f, RPC_CANCEL, run, &ended, &err), 0);
   message_free(ended);
-  AWAIT(count_log(f, id) == before + 2); /* it has failed, and another one began */
+  AWAIT(sweep_count_log(f, id) == before + 2); /* it has failed, and another one began */
   info = ask_changes(f, id, 0, before);
   assert_int_equal(info->n_trials, 2);
   assert_int_equal(info->trials[0]->number, 0);
@@ -325,8 +223,8 @@ static void the_store_keeps_the_kind_of_what_computes_a_sweep(void **state) {
   Weir__Order *order;
   Weir__SweepInfo *info;
   char *id, *run;
-  prepare(f);
-  id = search(f, tries_text, (const char *const[]){"concurrency=1"}, 1);
+  sweeps_prepare(f);
+  id = sweep_search(f, sweep_tries_text, (const char *const[]){"concurrency=1"}, 1);
   run = mem_printf("%s-0000", id);
   AWAIT(run_state(f, run) == WEIR__RUN_STATE__QUEUED);
   assert_false(is_kind_stored(f, id));
@@ -343,7 +241,7 @@ static void the_store_keeps_the_kind_of_what_computes_a_sweep(void **state) {
   rpc_reader_close(worker);
   rpc_reader_close(server);
   seat_restart(f, true);
-  info = ask(f, id, UINT32_MAX, UINT64_MAX);
+  info = sweep_page(f, id, UINT32_MAX, UINT64_MAX);
   assert_string_equal(info->worker_fingerprint, "build-1");
   assert_string_equal(info->server_fingerprint, "build-1");
   message_free(info);
@@ -361,15 +259,6 @@ static void set_libm(struct service_fixture *f, const char *sweep, const char *l
   message_free(kind);
 }
 
-static Weir__SweepInfo *change(struct service_fixture *f, enum rpc_method_id method, const void *request) {
-  const struct rpc_question question = {method, request, patience_ms()};
-  Weir__SweepInfo *info = NULL;
-  struct err err = ERR_NONE;
-  if (rpc_unary(f->channel, &question, false, (void **)&info, &err))
-    fail_msg("%s", err.text);
-  return info;
-}
-
 static void a_coordinator_whose_libm_computes_otherwise_suggests_nothing(void **state) {
   struct service_fixture *f = *state;
   Weir__SweepRequest stop = WEIR__SWEEP_REQUEST__INIT;
@@ -379,24 +268,24 @@ static void a_coordinator_whose_libm_computes_otherwise_suggests_nothing(void **
   Weir__SweepInfo *info;
   struct err err = ERR_NONE;
   char *id, *run;
-  prepare(f);
-  stop.sweep = extend.sweep = id = search(f, tries_text, NULL, 0);
+  sweeps_prepare(f);
+  stop.sweep = extend.sweep = id = sweep_search(f, sweep_tries_text, NULL, 0);
   run = mem_printf("%s-0000", id);
-  AWAIT(count_begun(f, id) == 3 && run_state(f, run) == WEIR__RUN_STATE__QUEUED);
+  AWAIT(sweep_count_begun(f, id) == 3 && run_state(f, run) == WEIR__RUN_STATE__QUEUED);
   set_libm(f, id, "0123456789abcdef");
   seat_restart(f, true);
   assert_int_equal(ask_run(f, RPC_CANCEL, run, &ended, &err), 0);
   message_free(ended);
-  info = ask(f, id, 0, 0);
+  info = sweep_page(f, id, 0, 0);
   assert_non_null(strstr(info->message, "'0123456789abcdef'"));
   message_free(info);
-  info = change(f, RPC_STOP_SWEEP, &stop);
+  info = sweep_change(f, RPC_STOP_SWEEP, &stop);
   assert_int_equal(info->log_records, 3 + 1); /* not even the result of the one that was cancelled */
   message_free(info);
   extend.budget = &budget;
   budget.has_trials = true;
   budget.trials = 501;
-  info = change(f, RPC_EXTEND_SWEEP, &extend);
+  info = sweep_change(f, RPC_EXTEND_SWEEP, &extend);
   assert_string_equal(info->message, ""); /* it goes on with what is there */
   message_free(info);
   free(run);
@@ -409,8 +298,8 @@ static void a_trial_has_a_run_for_each_repeat_and_lets_all_go_when_one_fails(voi
   struct err err = ERR_NONE;
   Weir__RunInfo *info;
   char *runs[3], *next, *id;
-  prepare(f);
-  id = search(f, tries_text, settings, 2);
+  sweeps_prepare(f);
+  id = sweep_search(f, sweep_tries_text, settings, 2);
   for (int r = 0; r < 3; r++)
     runs[r] = r ? mem_printf("%s-0000-%d", id, r) : mem_printf("%s-0000", id);
   next = mem_printf("%s-0001-2", id);

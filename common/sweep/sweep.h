@@ -161,7 +161,7 @@ int sweep_trial_spec(const struct sweep *sweep, const struct sweep_trial *trial,
 /* Of several repeats, each has another seed, and the split of the first. */
 int sweep_repeat_spec(const struct sweep *sweep, const struct sweep_trial *trial, uint32_t repeat,
                       Weir__RunSpec **out, struct err *err);
-/* Errors: INVALID, naming what does not go with several repeats. The schedule was checked. */
+/* Errors: INVALID, naming what does not go with several repeats. */
 int sweep_check_repeats(const Weir__SweepSpec *spec, struct err *err);
 
 /* The version of the trial's run at a rung: by samples, the first that has seen so many. 0: the run's last,

@@ -154,7 +154,7 @@ int sweep_spec_check(Weir__SweepSpec *spec, struct err *err) {
   if (spec->concurrency == 0 || spec->concurrency > SWEEP_CONCURRENCY_MAX)
     return err_set(err, ERR_INVALID, "concurrency: %u is not from 1 to %d", spec->concurrency,
                    SWEEP_CONCURRENCY_MAX);
-  return check_not_there(spec, err) || check_schedule(spec, err) || sweep_check_repeats(spec, err) ||
+  return check_not_there(spec, err) || sweep_check_repeats(spec, err) || check_schedule(spec, err) ||
                  check_budget(spec, err) || check_space(spec, err)
              ? (int)err->code
              : 0;

@@ -6,7 +6,6 @@
 
 #include "common/settle/spec_settle.h"
 #include "common/specs/spec_with.h"
-#include "common/sweep/scheduler.h"
 #include "common/sweep/sweep.h"
 
 enum { OWN_SETTINGS_MAX = 4 };
@@ -89,11 +88,6 @@ int sweep_check_repeats(const Weir__SweepSpec *spec, struct err *err) {
   if (spec->repeats * spec->concurrency > SWEEP_CONCURRENCY_MAX)
     return err_set(err, ERR_INVALID, "repeats: %u times concurrency, %u, are more than %d runs at a time",
                    spec->repeats, spec->concurrency, SWEEP_CONCURRENCY_MAX);
-  if (scheduler_find(spec)->exploit)
-    return err_set(err, ERR_INVALID,
-                   "repeats: trials of schedule '%s' are forked, and a fork is one of one run: take another "
-                   "schedule",
-                   spec->schedule->name);
   for (size_t i = 0; i < spec->n_space; i++)
     if (spec->space[i]->path && strcmp(spec->space[i]->path, "train.seed") == 0)
       return err_set(err, ERR_INVALID,

@@ -102,6 +102,30 @@ def test_an_exploit_reads_and_writes_no_block():
             assert base and not base[0].get("written_bytes"), base
 
 
+def test_with_repeats_each_run_goes_on_from_the_same_repeat_of_its_parent():
+    settings = ("repeats=2", "schedule={name: pbt, rungs: [4, 8, 12]}", "concurrency=2")
+    with Folder() as folder, Cluster(folder) as cluster:
+        info = Sweep(cluster, write_sweep(folder), *settings).ends()
+        expected = info["records"]
+        forks = [trial for trial in forks_of(info) if trial["state"] == "done"]
+        assert forks
+        for trial in forks:
+            parent, step = info["trials"][trial["parent"]], INTERVAL * (trial["parent_rung"] + 1)
+            for repeat in ("", "-1"):
+                run = cluster.json("status", trial["run"] + repeat)
+                assert (run["parent"], run["parent_step"]) == (parent["run"] + repeat, step), run
+            # The other repeat's bits: its parent's version, and on with the trial's own values.
+            alone = weir("fork", f"{parent['run']}-1@{step}", *settings_of(trial), "--coordinator",
+                         cluster.address).stdout.strip()
+            ended = wait_for(lambda: (status := cluster.json("status", alone))["state"] == "done" and status, "its end")
+            assert ended["weights_sha256"] == run["weights_sha256"]
+    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster:
+        fork = next(number for number, record in enumerate(expected) if "fork" in record)
+        sweep = Sweep(cluster, write_sweep(folder), *settings)
+        sweep.outlives((fork, "server"), (fork + 1, "coordinator"), (fork + 2, "worker"))
+        assert sweep.ends()["records"] == expected
+
+
 def test_deaths_change_nothing_of_the_log():
     expected = undisturbed()
     fork = next(number for number, record in enumerate(expected) if "fork" in record)

@@ -74,8 +74,8 @@ def test_what_does_not_go_with_repeats_is_refused_by_line():
         with open(path, "a") as file:
             file.write("repeats: 3\n")
         lines = sum(1 for _ in open(path))
-        said = weir("sweep", path, "schedule={name: pbt, rungs: [4, 8]}", "--dry-run", status=2).stderr
-        assert f"sweep.yaml:{lines}: repeats: trials of schedule 'pbt' are forked" in said, said
+        said = weir("sweep", path, "concurrency=86", "--dry-run", status=2).stderr
+        assert f"sweep.yaml:{lines}: repeats: 3 times concurrency, 86, are more than 256 runs" in said, said
         shown = weir("sweep", path, "--dry-run").stdout
         assert "3 trials at a time, each of 3 runs, of 2 microbatches each: at most 18 executors help" in shown, shown
 

@@ -41,12 +41,13 @@ static int pbt_check(const Weir__SweepSpec *spec, struct err *err) {
       check_range(schedule->has_resample_probability, schedule->resample_probability, "resample_probability",
                   (const double[]){0, 1}, err))
     return err->code;
-  if (budget->has_steps && budget->steps / budget->trials < first)
+  if (budget->has_steps && budget->steps / budget->trials / spec->repeats < first)
     return err_set(
         err, ERR_INVALID,
         "budget.steps: %llu steps do not take the %u trials of the population to the first rung, at "
-        "step %llu",
-        (unsigned long long)budget->steps, budget->trials, (unsigned long long)first);
+        "step %llu%s",
+        (unsigned long long)budget->steps, budget->trials, (unsigned long long)first,
+        spec->repeats > 1 ? ", in all repeats" : "");
   return 0;
 }
 

@@ -27,7 +27,7 @@ struct forking {
   struct coordinator_service *shell;
   struct rpc_call *call; /* NULL: no call does */
   char *sweep;           /* NULL: no sweep does */
-  uint32_t trial;
+  uint32_t trial, repeat;
   bool is_to_come;     /* what it is to begin with; it only waits for that so far */
   Weir__RunSpec *spec; /* of the fork */
   struct fork_base base;
@@ -120,6 +120,7 @@ int shell_fork_trial(struct coordinator_service *shell, const struct trial_fork 
                               .shell = shell,
                               .sweep = mem_strdup(fork->sweep),
                               .trial = fork->trial,
+                              .repeat = fork->repeat,
                               .spec = fork->spec,
                               .base = {.parent = mem_strdup(fork->parent), .step = fork->step}};
   snprintf(forking->id, sizeof forking->id, "%s", fork->id);
@@ -303,7 +304,9 @@ static void trial_accept(struct forking *forking) {
     err_set(err, ERR_BUSY, "%d runs wait or run already", RUNS_LIVE_MAX);
   if (!err->code && !coordinator_run_model(shell->core, forking->id))
     run_queue(forking);
-  shell_trial_forked(shell, forking->sweep, forking->trial, err);
+  shell_trial_forked(
+      shell,
+      &(struct trial_fork){.sweep = forking->sweep, .trial = forking->trial, .repeat = forking->repeat}, err);
 }
 
 /* As a fork's own: the checkpoint that it has of its parent's. */

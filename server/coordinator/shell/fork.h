@@ -34,7 +34,7 @@ struct trial_fork {
   uint64_t step;       /* of a committed checkpoint of it */
   Weir__RunSpec *spec; /* checked; taken */
   const char *sweep;
-  uint32_t trial;
+  uint32_t trial, repeat;
 };
 
 /* Event loop: makes the run, unless it is there. shell_trial_forked is told when the core has it, or why not:

@@ -8,7 +8,6 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "server/coordinator/messages/info.h"
-#include "server/coordinator/shell/fork.h"
 #include "server/coordinator/shell/sweeps.h"
 
 static void trial_drive(struct coordinator_service *shell, struct shell_sweep *sweep,
@@ -17,7 +16,7 @@ static bool run_let_go(struct coordinator_service *shell, const char *id);
 static void trial_begin(struct coordinator_service *shell, struct shell_sweep *sweep,
                         const struct sweep_trial *trial, uint32_t repeat, Weir__RunSpec *spec);
 static void trial_fork(struct coordinator_service *shell, struct shell_sweep *sweep,
-                       const struct sweep_trial *trial, Weir__RunSpec *spec);
+                       const struct sweep_trial *trial, uint32_t repeat, Weir__RunSpec *spec);
 static void trial_go_on(struct coordinator_service *shell, struct shell_sweep *sweep,
                         const struct sweep_trial *trial, uint32_t repeat);
 static void run_mend(struct coordinator_service *shell, const char *id, const Weir__RunInfo *info);
@@ -67,7 +66,7 @@ static void trial_drive(struct coordinator_service *shell, struct shell_sweep *s
   } else if (coordinator_live_runs(shell->core) >= RUNS_LIVE_MAX || run->is_forking) {
     spec_free(spec); /* at a later tick */
   } else if (trial->parent >= 0) {
-    trial_fork(shell, sweep, trial, spec);
+    trial_fork(shell, sweep, trial, repeat, spec);
   } else {
     trial_begin(shell, sweep, trial, repeat, spec);
   }
@@ -108,27 +107,29 @@ static void trial_begin(struct coordinator_service *shell, struct shell_sweep *s
   free(id);
 }
 
-/* A sweep with forks has no repeats. Its parent waits at the rung, and its checkpoint of that version may be
-   still in the making. Only people end such a run. Takes the spec. */
+/* Of the parent's same repeat, which waits at the rung. Its checkpoint of that version may be still in the
+   making. Only people end such a run. Takes the spec. */
 static void trial_fork(struct coordinator_service *shell, struct shell_sweep *sweep,
-                       const struct sweep_trial *trial, Weir__RunSpec *spec) {
+                       const struct sweep_trial *trial, uint32_t repeat, Weir__RunSpec *spec) {
   const uint64_t step = sweep_rung_step(sweep->sweep, trial, trial->begin - 1);
-  char *id = sweep_run_id(sweep, trial->number, 0), *parent = sweep_run_id(sweep, (uint32_t)trial->parent, 0);
+  char *id = sweep_run_id(sweep, trial->number, repeat);
+  char *parent = sweep_run_id(sweep, (uint32_t)trial->parent, repeat);
   Weir__RunInfo info;
   bool is_there = coordinator_run_info(shell->core, parent, shell_now_ms(), &info) &&
                   !shell_saves_is_deleting(shell, parent);
   struct err err = ERR_NONE;
   uint64_t found;
   if (is_there && shell_pick_checkpoint(shell, parent, &step, &found, &err)) {
-    const struct trial_fork fork = {id, parent, step, spec, sweep->id, trial->number};
-    sweep_run(sweep, trial, 0)->is_forking = shell_fork_trial(shell, &fork, &err) == 0;
+    const struct trial_fork fork = {id, parent, step, spec, sweep->id, trial->number, repeat};
+    sweep_run(sweep, trial, repeat)->is_forking = shell_fork_trial(shell, &fork, &err) == 0;
     spec = NULL;
   } else if (is_there && info.state == WEIR__RUN_STATE__FAILED && !info.bad_input && !info.diverged) {
     run_mend(shell, parent, &info);
-  } else if (is_there && run_revive(shell, sweep, &sweep->sweep->trials[trial->parent], 0, &info)) {
+  } else if (is_there && run_revive(shell, sweep, &sweep->sweep->trials[trial->parent], repeat, &info)) {
     ; /* it stands there again before long */
   } else if (!is_there || coordinator_run_is_over(shell->core, parent)) {
-    shell_sweep_tell(sweep, trial, &(struct sweep_outcome){.failure = "what it goes on from is gone"});
+    shell_sweep_tell(sweep, trial,
+                     &(struct sweep_outcome){.repeat = repeat, .failure = "what it goes on from is gone"});
     sweep->is_due = true;
   }
   spec_free(spec);
@@ -136,23 +137,25 @@ static void trial_fork(struct coordinator_service *shell, struct shell_sweep *sw
   free(parent);
 }
 
-void shell_trial_forked(struct coordinator_service *shell, const char *id, uint32_t number,
+void shell_trial_forked(struct coordinator_service *shell, const struct trial_fork *fork,
                         const struct err *err) {
-  struct shell_sweep *sweep = shell_find_sweep(shell, id);
+  struct shell_sweep *sweep = shell_find_sweep(shell, fork->sweep);
+  struct trial_run *run;
   if (!sweep)
     return;
-  sweep->runs[number].is_forking = false;
-  sweep->runs[number].is_refused = err->code == ERR_INVALID; /* `searching` may read the sweep just now */
+  run = sweep_run(sweep, &sweep->sweep->trials[fork->trial], fork->repeat);
+  run->is_forking = false;
+  run->is_refused = err->code == ERR_INVALID; /* `searching` may read the sweep just now */
   if (err->code)
-    log_event(LOG_WARN, "coordinator", "trial_not_forked", "sweep=%s trial=%" PRIu32 " reason=\"%s\"", id,
-              number, err->text);
+    log_event(LOG_WARN, "coordinator", "trial_not_forked", "sweep=%s trial=%" PRIu32 " reason=\"%s\"",
+              sweep->id, fork->trial, err->text);
   sweep->is_due |= !err->code || err->code == ERR_INVALID; /* else at the next tick */
 }
 
-/* Whether a trial's version is no longer needed where it stands: the forks that begin with it have loaded it.
- */
+/* Whether the version of one of a trial's runs is no longer needed where it stands: the forks that begin with
+   it have loaded it. */
 static bool are_children_there(struct coordinator_service *shell, const struct shell_sweep *sweep,
-                               const struct sweep_trial *trial) {
+                               const struct sweep_trial *trial, uint32_t repeat) {
   bool are_there = true;
   for (int i = 0; i < sweep->sweep->n_trials && are_there; i++) {
     const struct sweep_trial *child = &sweep->sweep->trials[i];
@@ -160,7 +163,7 @@ static bool are_children_there(struct coordinator_service *shell, const struct s
     if (child->parent != (int)trial->number || child->begin != trial->n_results ||
         child->state != SWEEP_TRIAL_RUNNING || child->is_known)
       continue;
-    id = sweep_run_id(sweep, child->number, 0);
+    id = sweep_run_id(sweep, child->number, repeat);
     are_there = coordinator_run_spec(shell->core, id) && !coordinator_needs_parent(shell->core, id);
     free(id);
   }
@@ -179,7 +182,7 @@ static void trial_go_on(struct coordinator_service *shell, struct shell_sweep *s
   if (run_revive(shell, sweep, trial, repeat, &info)) {
     ; /* it stands there again before long */
   } else if (info.hold > 0 && (is_last || info.hold < rung)) {
-    if (are_children_there(shell, sweep, trial))
+    if (are_children_there(shell, sweep, trial, repeat))
       shell_step(shell,
                  &(struct coordinator_event){.kind = EVENT_RUN_HOLD, .hold = {id, is_last ? 0 : rung}});
   } else if (info.state == WEIR__RUN_STATE__FAILED && info.checkpoint_step < info.parent_step) {

@@ -4,6 +4,7 @@
 #define WEIR_SERVER_COORDINATOR_SHELL_SWEEPS_H
 
 #include "common/sweep/sweep.h"
+#include "server/coordinator/shell/fork.h"
 #include "server/coordinator/shell/shell.h"
 
 /* What is known of a trial's run. */
@@ -75,8 +76,8 @@ void shell_sweep_tell(struct shell_sweep *sweep, const struct sweep_trial *trial
 /* Begins, resumes, raises and ends runs as the states of their trials say. Whether all stopped trials' runs
    are over. */
 bool shell_sweep_act(struct coordinator_service *shell, struct shell_sweep *sweep);
-/* What has become of a trial's fork, for fork.c. */
-void shell_trial_forked(struct coordinator_service *shell, const char *sweep, uint32_t trial,
+/* What has become of the fork of one of a trial's runs, for fork.c. */
+void shell_trial_forked(struct coordinator_service *shell, const struct trial_fork *fork,
                         const struct err *err);
 
 /* sweep_calls.c */

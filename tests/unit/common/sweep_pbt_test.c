@@ -233,6 +233,58 @@ static void forks_count_in_the_budget_of_steps(void **state) {
   free(text);
 }
 
+/* Of any of the three runs of a trial: in an order that differs from play to play. */
+static struct sweep_outcome outcome_of_a_repeat(const struct sweep_trial *trial, int rung) {
+  static uint64_t draws;
+  struct sweep_outcome outcome = outcome_of(trial, rung);
+  outcome.repeat = (uint32_t)(random_bits(17, draws++) % 3);
+  outcome.value += outcome.repeat;
+  return outcome;
+}
+
+static void with_repeats_each_run_of_a_fork_goes_on_from_the_same_repeat(void **state) {
+  char *text = text_with("concurrency: 3", "concurrency: 3\nrepeats: 3");
+  struct kept kept, other;
+  struct sweep *sweep = sweep_run_of(&(struct sweep_play){text, outcome_of_a_repeat, 1, false}, &kept);
+  (void)state;
+  assert_int_equal(sweep->n_trials, POPULATION + (RUNGS - 1) * REPLACED);
+  assert_int_equal(sweep->begun_steps, 3 * 10 * POPULATION * RUNGS);
+  for (uint32_t repeat = 0; repeat < 3; repeat++)
+    for (int i = POPULATION; i < sweep->n_trials; i++) {
+      struct sweep_trial child = sweep->trials[i], parent = sweep->trials[child.parent];
+      Weir__RunSpec *spec, *of_parent;
+      struct err err = ERR_NONE;
+      child.n_results = parent.n_results = child.begin; /* as it was then */
+      assert_int_equal(sweep_repeat_spec(sweep, &child, repeat, &spec, &err), 0);
+      assert_int_equal(sweep_repeat_spec(sweep, &parent, repeat, &of_parent, &err), 0);
+      assert_int_equal(spec_fork_check(of_parent, spec, &err), 0);
+      assert_int_equal(spec->train->seed, of_parent->train->seed);
+      spec_free(spec);
+      spec_free(of_parent);
+    }
+  sweep_free(sweep);
+  sweep_free(sweep_run_of(&(struct sweep_play){text, outcome_of_a_repeat, 2, true}, &other));
+  assert_same(&kept, &other);
+  kept_free(&kept);
+  kept_free(&other);
+  free(text);
+}
+
+static void with_repeats_the_budget_takes_all_runs_of_the_population_to_the_first_rung(void **state) {
+  static const char *const settings[][2] = {{"repeats=3", "budget={trials: 8, steps: 239}"},
+                                            {"repeats=3", "budget={trials: 8, steps: 240}"}};
+  struct err err;
+  Weir__SweepSpec *spec = sweep_spec_of(sweep_pbt_text, settings[0], 2, &err);
+  (void)state;
+  assert_null(spec);
+  assert_non_null(strstr(err.text,
+                         "budget.steps: 239 steps do not take the 8 trials of the population to the "
+                         "first rung, at step 10, in all repeats"));
+  spec = sweep_spec_of(sweep_pbt_text, settings[1], 2, &err);
+  assert_non_null(spec);
+  message_free(spec);
+}
+
 static void assert_refused(struct sweep *sweep, const Weir__SweepRecord *record) {
   struct err err = ERR_NONE;
   int n = sweep->n_trials, n_running = sweep->n_running;
@@ -290,6 +342,8 @@ int main(void) {
       cmocka_unit_test(values_are_drawn_anew_with_the_probability_that_is_given),
       cmocka_unit_test(a_forks_spec_is_one_that_its_parent_may_have_as_a_fork),
       cmocka_unit_test(forks_count_in_the_budget_of_steps),
+      cmocka_unit_test(with_repeats_each_run_of_a_fork_goes_on_from_the_same_repeat),
+      cmocka_unit_test(with_repeats_the_budget_takes_all_runs_of_the_population_to_the_first_rung),
       cmocka_unit_test(records_that_cannot_follow_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

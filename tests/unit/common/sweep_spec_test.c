@@ -91,8 +91,7 @@ static void what_does_not_go_with_repeats_is_named(void **state) {
   static const char *const wrong[][2] = {
       {"budget={steps: 29}",
        "budget.steps: 29 steps do not reach the first rung, at step 10, in all repeats"},
-      {"space={train.seed: [1, 2]}", "space.train.seed: it differs between the repeats"},
-      {"schedule.name=pbt", "repeats: trials of schedule 'pbt' are forked"}};
+      {"space={train.seed: [1, 2]}", "space.train.seed: it differs between the repeats"}};
   struct err err;
   Weir__SweepSpec *spec;
   (void)state;

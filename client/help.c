@@ -17,7 +17,13 @@ static const struct option_def tls_option = {
     .kind = OPTION_TEXT,
     .value = "DIR",
     .help = "the folder of your certificate, as `weir certs` makes it: the cluster's members have theirs of "
-            "the same authority, and connections are encrypted. Default: $WEIR_TLS, else plaintext."};
+            "the same authority, and connections are encrypted. Default: $WEIR_TLS, else plaintext to this "
+            "machine alone."};
+static const struct option_def insecure_option = {
+    .name = "insecure",
+    .kind = OPTION_FLAG,
+    .help = "let plaintext go to a coordinator on another machine, without certificates. Default: where "
+            "WEIR_INSECURE is 1."};
 
 static void coordinator_print(FILE *file, const char *otherwise) {
   char help[512];
@@ -29,6 +35,7 @@ static void coordinator_print(FILE *file, const char *otherwise) {
            otherwise ? otherwise : "127.0.0.1:7070");
   option_print(file, &option);
   option_print(file, &tls_option);
+  option_print(file, &insecure_option);
 }
 
 void help_print(FILE *file, const struct command_def *const *commands, int n) {

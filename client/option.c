@@ -7,11 +7,11 @@
 
 #include "common/base/nearest.h"
 #include "common/base/size.h"
-#include "common/rpc/tls.h"
 
 static const struct option_def cluster_options[] = {
     {.name = "coordinator", .kind = OPTION_TEXT, .value = "HOST:PORT"},
     {.name = "tls", .kind = OPTION_TEXT, .value = "DIR"},
+    {.name = "insecure", .kind = OPTION_FLAG},
     {0}};
 static const char default_coordinator[] = "127.0.0.1:7070";
 static const struct option_def help_option[] = {{.name = "help", .letter = 'h', .kind = OPTION_FLAG}, {0}};
@@ -68,8 +68,8 @@ int args_parse(struct args *args, const struct command_syntax *syntax, int argc,
       return err->code;
   }
   args->has_coordinator = args->coordinator != default_coordinator;
-  args->given_tls = args->tls;
-  args->tls = rpc_tls_folder(args->tls);
+  if (syntax->takes_coordinator)
+    return rpc_security_choose(args->given_tls, args->given_insecure, &args->security, err);
   return ERR_OK;
 }
 
@@ -89,7 +89,8 @@ static int option_find(struct args *args, const char *word, struct option_use *u
       use->option = option;
       use->slot = t == 0                          ? &args->values[option - args->options]
                   : option == &cluster_options[0] ? &args->coordinator
-                  : option == &cluster_options[1] ? &args->tls
+                  : option == &cluster_options[1] ? &args->given_tls
+                  : option == &cluster_options[2] ? &args->given_insecure
                                                   : NULL;
       return ERR_OK;
     }
@@ -115,7 +116,7 @@ static int option_take(struct args *args, const struct option_use *use, struct e
 }
 
 static int option_unknown(const struct args *args, const char *word, struct err *err) {
-  const char *names[OPTIONS_MAX + 3];
+  const char *names[OPTIONS_MAX + 4];
   const char *near;
   char name[64];
   int n = 0;

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/base/err.h"
+#include "common/rpc/tls.h"
 
 enum { OPTIONS_MAX = 24, ARGUMENTS_MAX = 64, OPTION_LIST_MAX = 64, OPTION_TEXTS_MAX = 32 };
 #define OPTION_COUNT_MAX 9007199254740992L /* 2^53: a `most` where nothing else bounds a count */
@@ -21,8 +21,8 @@ enum option_kind {
   OPTION_TEXTS, /* --label gpu=h200 --label zone=a: as often as it is given, OPTION_TEXTS_MAX at most */
 };
 
-/* A table of them ends with {0}. --help, --coordinator and --tls need no row: every command knows the
-   first, and every command with `takes_coordinator` the others. */
+/* A table of them ends with {0}. --help, --coordinator, --tls and --insecure need no row: every
+   command knows the first, and every command with `takes_coordinator` the others. */
 struct option_def {
   const char *name; /* without the dashes */
   char letter;      /* of the short form (-o); 0: none */
@@ -38,7 +38,7 @@ struct command_def;
 /* What a command line may hold. */
 struct command_syntax {
   const struct option_def *options; /* NULL: none of its own */
-  bool takes_coordinator;           /* --coordinator and --tls are known, too */
+  bool takes_coordinator;           /* --coordinator, --tls and --insecure are known, too */
 };
 
 /* A parsed command line: what args_* read. Texts belong to argv and the tables. */
@@ -49,10 +49,11 @@ struct args {
   const char *values[OPTIONS_MAX];     /* by index in options; NULL: not given and no fallback */
   const char *texts[OPTION_TEXTS_MAX]; /* of the one OPTION_TEXTS that a table may have, in order */
   int n_texts;
-  const char *coordinator; /* HOST:PORT: --coordinator, else WEIR_COORDINATOR, else 127.0.0.1:7070 */
-  bool has_coordinator;    /* it is one of the first two */
-  const char *tls;         /* the folder of --tls, else WEIR_TLS; NULL: neither */
-  const char *given_tls;   /* of --tls alone: for clusters of our own */
+  const char *coordinator;      /* HOST:PORT: --coordinator, else WEIR_COORDINATOR, else 127.0.0.1:7070 */
+  bool has_coordinator;         /* it is one of the first two */
+  struct rpc_security security; /* by --tls, --insecure, WEIR_TLS and WEIR_INSECURE */
+  const char *given_tls;        /* --tls alone: for clusters of our own */
+  const char *given_insecure;   /* --insecure; NULL: not given */
   const char *arguments[ARGUMENTS_MAX]; /* what is not an option, in order */
   int n_arguments;
   bool wants_help;

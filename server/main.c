@@ -57,6 +57,7 @@ int main(int argc, char **argv) {
   float_setting_apply();
   if (!server_options_parse(argc, argv, &process.options, &status))
     return status;
+  rpc_security_warn(&process.options.security);
   block_signals(&signals);
   if (process_start(&process, &signals, &err) == 0)
     status = wait_for_end(&process, &signals);
@@ -168,6 +169,7 @@ static int start_services(struct process *process, struct err *err) {
   struct rpc_service services[SERVICES_MAX];
   struct rpc_server_options server_options = {.listen = options->listen,
                                               .tls = options->tls,
+                                              .is_insecure = options->security.is_insecure,
                                               .services = services,
                                               .begins_not_serving = options->is_coordinator,
                                               .received_bytes_max = RECEIVED_BYTES_MAX,
@@ -179,6 +181,7 @@ static int start_services(struct process *process, struct err *err) {
         &(struct coordinator_service_options){.store = process->store,
                                               .server_grace_ms = 1000 * options->server_grace_s,
                                               .follow_ms = 1000 * options->follow_limit_s,
+                                              .security = options->security,
                                               .on_leading = on_leading,
                                               .on_deposed = on_deposed,
                                               .user = process});
@@ -205,6 +208,8 @@ static void join_coordinator(struct process *process, const char *coordinator, c
   hello.fingerprint = fingerprint;
   hello.memory_bytes = process->options.memory_bytes;
   process->client = rpc_client_new(1, process->options.tls);
+  if (process->options.security.is_insecure)
+    rpc_client_set_insecure(process->client);
   parameters_join(process->parameters, process->client, coordinator, &hello);
   free(fingerprint);
 }

@@ -31,7 +31,7 @@ static const char help[] =
     "              [--advertise HOST:PORT] [--coordinator HOST:PORT[,HOST:PORT...]]\n"
     "              [--store URL] [--wait-store SECONDS] [--server-grace SECONDS]\n"
     "              [--follow-limit SECONDS] [--threads N] [--memory SIZE] [--announce-fd FD]\n"
-    "              [--tls DIR]\n"
+    "              [--tls DIR | --insecure]\n"
     "\n"
     "DESCRIPTION\n"
     "  A Weir cluster is one coordinator, any number of parameter servers and any number of workers\n"
@@ -82,7 +82,13 @@ static const char help[] =
     "or\n"
     "                           all. Connections are encrypted, and both ends need a certificate of "
     "ca.pem's\n"
-    "                           authorities (default: $WEIR_TLS, else plaintext)\n"
+    "                           authorities (default: $WEIR_TLS, else plaintext, on this machine alone)\n"
+    "  --insecure               let plaintext go beyond this machine: listen there, advertise such an "
+    "address "
+    "or\n"
+    "                           connect to one, without certificates. Everybody who reaches a port may then "
+    "do\n"
+    "                           everything. Not needed for localhost, 127.0.0.0/8 and [::1]\n"
     "  --announce-fd FD         once serving, write the bound HOST:PORT and a line end to this descriptor\n"
     "                           and close it: for programs that start a server on port 0\n"
     "  --help                   this text\n"
@@ -108,7 +114,8 @@ static const char help[] =
     "  WEIR_STORE               the store, unless --store says otherwise; may hold a password\n"
     "  WEIR_STORE_PASSWORD_FILE, WEIR_STORE_PASSWORD\n"
     "                           the store's password, unless its URL has one\n"
-    "  WEIR_TLS                 the folder of certificates, unless --tls says otherwise\n"
+    "  WEIR_TLS                 the folder of certificates, unless --tls or --insecure says otherwise\n"
+    "  WEIR_INSECURE            1: as --insecure, where there are no certificates\n"
     "  WEIR_LOG                 the least level that is logged: debug, info, warn, error (default: info)\n"
     "\n"
     "SIGNALS\n"
@@ -121,9 +128,10 @@ static const char help[] =
     "\n"
     "EXAMPLES\n"
     "  weir-server --store file:///var/lib/weir\n"
-    "  weir-server --role=coordinator --listen 0.0.0.0:7070 --store file:///shared/weir\n"
+    "  weir-server --role=coordinator --listen 0.0.0.0:7070 --store file:///shared/weir --tls "
+    "certs/coordinator\n"
     "  weir-server --role=parameters --listen 0.0.0.0:7071 --coordinator 10.0.0.5:7070 \\\n"
-    "      --store file:///shared/weir\n"
+    "      --store file:///shared/weir --tls certs/server\n"
     "  WEIR_STORE_PASSWORD_FILE=/run/secrets/redis weir-server --store redis://10.0.0.6 --wait-store 60\n";
 
 static const struct option long_options[] = {
@@ -139,6 +147,7 @@ static const struct option long_options[] = {
     {"memory", required_argument, NULL, 'm'},
     {"announce-fd", required_argument, NULL, 'f'},
     {"tls", required_argument, NULL, 'T'},
+    {"insecure", no_argument, NULL, 'i'},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, 'v'},
     {0},
@@ -249,6 +258,9 @@ static int take_option(int option, struct server_options *options, struct err *e
   case 'T':
     options->tls_folder = optarg;
     return 0;
+  case 'i':
+    options->wants_insecure = true;
+    return 0;
   case 't':
     return set_number(&(struct number_option){"--threads", 1, THREADS_MAX, &options->threads}, optarg, err);
   default:
@@ -289,18 +301,17 @@ static int set_number(const struct number_option *option, const char *text, stru
   return 0;
 }
 
-static int check_address(const char *option, const char *address, struct err *err) {
-  return rpc_address_check(address, err) ? err_prefix(err, "%s", option) : 0;
-}
-
-/* One address, or several separated by commas. */
-static int check_addresses(const char *option, const char *addresses, struct err *err) {
-  char *list = mem_strdup(addresses), *rest = list, *address;
-  int rc = 0;
-  while (!rc && (address = strsep(&rest, ",")))
-    rc = check_address(option, address, err);
-  free(list);
-  return rc;
+static int check_addresses(const struct server_options *options, struct err *err) {
+  const struct rpc_security *security = &options->security;
+  if (rpc_address_check(options->listen, err) || rpc_security_check(security, options->listen, err))
+    return err_prefix(err, "--listen");
+  if (!options->is_coordinator && (rpc_addresses_check(options->coordinator, err) ||
+                                   rpc_security_check(security, options->coordinator, err)))
+    return err_prefix(err, "--coordinator");
+  if (options->advertise &&
+      (rpc_address_check(options->advertise, err) || rpc_security_check(security, options->advertise, err)))
+    return err_prefix(err, "--advertise");
+  return 0;
 }
 
 static int check_options(struct server_options *options, struct err *err) {
@@ -311,9 +322,8 @@ static int check_options(struct server_options *options, struct err *err) {
     options->coordinator = getenv("WEIR_COORDINATOR");
   if (!options->coordinator || !*options->coordinator)
     options->coordinator = "127.0.0.1:7070";
-  if (check_address("--listen", options->listen, err) ||
-      (!options->is_coordinator && check_addresses("--coordinator", options->coordinator, err)) ||
-      (options->advertise && check_address("--advertise", options->advertise, err)))
+  if (rpc_security_choose(options->tls_folder, options->wants_insecure, &options->security, err) ||
+      check_addresses(options, err))
     return err->code;
   if (options->announce_fd >= 0 && fcntl(options->announce_fd, F_GETFD) < 0)
     return err_set(err, ERR_INVALID, "--announce-fd: %d is not an open descriptor", options->announce_fd);
@@ -325,7 +335,7 @@ static int check_options(struct server_options *options, struct err *err) {
 static int open_tls(struct server_options *options, struct err *err) {
   bool is_all = options->is_coordinator && options->is_parameters;
   enum cert_role role = is_all ? CERT_ALL : options->is_coordinator ? CERT_COORDINATOR : CERT_SERVER;
-  if (rpc_tls_open(rpc_tls_folder(options->tls_folder), &options->tls, err))
+  if (rpc_tls_open(options->security.folder, &options->tls, err))
     return err->code;
   return rpc_tls_require(options->tls, role, err);
 }

@@ -13,6 +13,8 @@ struct server_options {
   const char *advertise;              /* HOST:PORT or NULL */
   const char *coordinator;            /* HOST:PORT, or several separated by commas */
   const char *tls_folder;             /* --tls, or NULL */
+  bool wants_insecure;                /* --insecure */
+  struct rpc_security security;       /* what follows from both and the environment */
   char *store;                        /* URL, perhaps with a password; owned */
   struct rpc_tls *tls;                /* NULL: plaintext; owned */
   int wait_store_s;                   /* how long to try to open it; 0: for ever, below: not */

@@ -22,7 +22,8 @@ static const char help[] =
     "USAGE\n"
     "  weir-worker --data-root DIR [--coordinator HOST:PORT[,...]] [--device DEVICE]\n"
     "              [--threads N] [--memory SIZE] [--label KEY=VALUE]... [--backend NAME]\n"
-    "              [--trace FILE] [--listen HOST:PORT] [--advertise HOST:PORT] [--tls DIR]\n"
+    "              [--trace FILE] [--listen HOST:PORT] [--advertise HOST:PORT]\n"
+    "              [--tls DIR | --insecure]\n"
     "\n"
     "DESCRIPTION\n"
     "  Joins the cluster of a coordinator and computes what it is given: microbatches of a run's steps and\n"
@@ -69,7 +70,12 @@ static const char help[] =
     "and\n"
     "                           both ends need a certificate of ca.pem's authorities (default: $WEIR_TLS, "
     "else\n"
-    "                           plaintext)\n"
+    "                           plaintext, on this machine alone)\n"
+    "  --insecure               let plaintext go beyond this machine: to a coordinator, servers and workers "
+    "there,\n"
+    "                           without certificates. This worker then obeys whatever answers at these "
+    "addresses.\n"
+    "                           Not needed for localhost, 127.0.0.0/8 and [::1]\n"
     "  --help                   this text\n"
     "  --version                the version, alone\n"
     "\n"
@@ -77,7 +83,8 @@ static const char help[] =
     "  WEIR_COORDINATOR         the coordinator, unless --coordinator says otherwise\n"
     "  WEIR_DATA_ROOT           the directory of datasets, unless --data-root says otherwise\n"
     "  WEIR_DEVICE              the device, unless --device says otherwise\n"
-    "  WEIR_TLS                 the folder of certificates, unless --tls says otherwise\n"
+    "  WEIR_TLS                 the folder of certificates, unless --tls or --insecure says otherwise\n"
+    "  WEIR_INSECURE            1: as --insecure, where there are no certificates\n"
     "  WEIR_LABELS              KEY=VALUE,...: the labels, unless --label says otherwise\n"
     "  WEIR_CUDA                the file of weir-cuda.so, which computes on GPUs (default: beside "
     "weir-worker,\n"
@@ -97,7 +104,8 @@ static const char help[] =
     "not have\n"
     "\n"
     "EXAMPLE\n"
-    "  weir-worker --coordinator 10.0.0.5:7070 --data-root /usr/share/datasets --threads 8\n";
+    "  weir-worker --coordinator 10.0.0.5:7070 --data-root /usr/share/datasets --threads 8 \\\n"
+    "      --tls certs/worker\n";
 
 static int usage_error(const char *what, const char *value) {
   fprintf(stderr, "weir-worker: %s '%s' (see weir-worker --help)\n", what, value);
@@ -139,10 +147,21 @@ static int address_read(const char *text, const char **address) {
   return rpc_address_check(text, &err) ? usage_error("--listen and --advertise are HOST:PORT, not", text) : 0;
 }
 
-/* folder: of --tls, or NULL. */
-static int tls_read(const char *folder, struct rpc_tls **tls) {
+/* tls: of --tls, or NULL. insecure: --insecure is given. */
+static int security_read(const char *tls, bool insecure, struct worker_options *worker) {
+  const struct rpc_security *security = &worker->security;
   struct err err = ERR_NONE;
-  if (rpc_tls_open(rpc_tls_folder(folder), tls, &err) == 0 && rpc_tls_require(*tls, CERT_WORKER, &err) == 0)
+  if (rpc_security_choose(tls, insecure, &worker->security, &err) ||
+      rpc_tls_open(security->folder, &worker->tls, &err) || rpc_tls_require(worker->tls, CERT_WORKER, &err))
+    ;
+  else if (rpc_addresses_check(worker->coordinator, &err) ||
+           rpc_security_check(security, worker->coordinator, &err))
+    err_prefix(&err, "--coordinator");
+  else if (worker->listen && rpc_security_check(security, worker->listen, &err))
+    err_prefix(&err, "--listen");
+  else if (worker->advertise && rpc_security_check(security, worker->advertise, &err))
+    err_prefix(&err, "--advertise");
+  if (!err.code)
     return 0;
   fprintf(stderr, "weir-worker: %s\n", err.text);
   return EXIT_USAGE;
@@ -174,6 +193,7 @@ enum option_key {
   OPTION_LISTEN,
   OPTION_ADVERTISE,
   OPTION_TLS,
+  OPTION_INSECURE,
   OPTION_HELP,
   OPTION_VERSION
 };
@@ -190,6 +210,7 @@ static const struct option options[] = {
     {"listen", required_argument, NULL, OPTION_LISTEN},
     {"advertise", required_argument, NULL, OPTION_ADVERTISE},
     {"tls", required_argument, NULL, OPTION_TLS},
+    {"insecure", no_argument, NULL, OPTION_INSECURE},
     {"help", no_argument, NULL, OPTION_HELP},
     {"version", no_argument, NULL, OPTION_VERSION},
     {0},
@@ -206,6 +227,7 @@ static int refuse_without_root(void) {
 /* 0: serve; otherwise, or when *is_answered, exit with that status. */
 static int options_read(int argc, char **argv, struct worker_options *worker, bool *is_answered) {
   const char *backend = NULL, *device = NULL, *tls = NULL;
+  bool insecure = false;
   int key, status = 0;
   while (!status && (key = getopt_long(argc, argv, "", options, NULL)) != -1) {
     if (key == OPTION_COORDINATOR)
@@ -226,6 +248,8 @@ static int options_read(int argc, char **argv, struct worker_options *worker, bo
       worker->trace = optarg;
     else if (key == OPTION_TLS)
       tls = optarg;
+    else if (key == OPTION_INSECURE)
+      insecure = true;
     else if (key == OPTION_LISTEN || key == OPTION_ADVERTISE)
       status = address_read(optarg, key == OPTION_LISTEN ? &worker->listen : &worker->advertise);
     else if (key == OPTION_HELP || key == OPTION_VERSION) {
@@ -242,7 +266,7 @@ static int options_read(int argc, char **argv, struct worker_options *worker, bo
   if (!status)
     status = label_read(NULL, &worker->labels);
   if (!status)
-    status = tls_read(tls, &worker->tls);
+    status = security_read(tls, insecure, worker);
   if (!status)
     status = device_read(device, backend, &worker->device);
   return status || worker->data_root ? status : refuse_without_root();
@@ -251,10 +275,6 @@ static int options_read(int argc, char **argv, struct worker_options *worker, bo
 static int serve(const struct worker_options *worker) {
   struct err err = ERR_NONE;
   int status;
-  if (rpc_addresses_check(worker->coordinator, &err)) {
-    fprintf(stderr, "weir-worker: --coordinator: %s\n", err.text);
-    return EXIT_USAGE;
-  }
   signal(SIGPIPE, SIG_IGN); /* who leaves off reading our log or timeline does not end the worker */
   if (worker->trace && trace_open(worker->trace, &err)) {
     fprintf(stderr, "weir-worker: --trace: %s\n", err.text);

@@ -109,6 +109,7 @@ int peers_start(const struct peers_options *options, struct peers **out, struct 
   if ((options->advertise && rpc_address_check(options->advertise, err)) ||
       rpc_server_start(&(struct rpc_server_options){.listen = listen,
                                                     .tls = options->tls,
+                                                    .is_insecure = options->is_insecure,
                                                     .services = &service,
                                                     .n_services = 1,
                                                     .received_bytes_max = RECEIVED_BYTES_MAX},

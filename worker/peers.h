@@ -11,6 +11,7 @@ struct peers_options {
   const char *listen; /* HOST:PORT; NULL: a free port of the address from which the coordinator is reached */
   const char *advertise;     /* HOST:PORT of others' sight, port 0: the bound one; NULL: where it listens */
   const struct rpc_tls *tls; /* as in rpc_server_options */
+  bool is_insecure;          /* likewise */
   const char *coordinator;   /* HOST:PORT, or several separated by commas */
   /* A piece of a boundary message; bytes stay the caller's. Errors go back to the sender. On the service's
      only thread. */

@@ -115,6 +115,7 @@ static void worker_listen(struct worker *worker) {
   struct err err = ERR_NONE;
   if (peers_start(&(struct peers_options){.listen = options->listen,
                                           .tls = options->tls,
+                                          .is_insecure = options->security.is_insecure,
                                           .advertise = options->advertise,
                                           .coordinator = options->coordinator,
                                           .take = on_boundary,
@@ -141,6 +142,9 @@ bool worker_serve(const struct worker_options *options) {
   clock_condition_init(&worker.changed);
   CHECK(pthread_create(&worker.signals, NULL, signals_main, &worker) == 0);
   worker.client = rpc_client_new(RPC_THREADS, options->tls);
+  if (options->security.is_insecure)
+    rpc_client_set_insecure(worker.client);
+  rpc_security_warn(&options->security);
   worker_host(&worker);
   worker_listen(&worker);
   worker_join_cluster(&worker);

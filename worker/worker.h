@@ -10,7 +10,8 @@
 struct worker_options {
   const char *coordinator;        /* HOST:PORT, or several separated by commas */
   const char *listen, *advertise; /* for other workers, as in peers_options; NULL: as it finds */
-  struct rpc_tls *tls;            /* of all connections; NULL: they are plaintext */
+  struct rpc_security security;
+  struct rpc_tls *tls; /* of all connections; NULL: they are plaintext */
   const char *data_root;
   struct device_choice device;
   struct labels labels;

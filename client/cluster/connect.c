@@ -8,9 +8,9 @@
 #include "common/base/memory.h"
 #include "training.pb-c.h"
 
-/* By which folder of certificates (NULL: none), and to whom. */
+/* How, and to whom. */
 struct way {
-  const char *tls;
+  const struct rpc_security *security;
   enum rpc_peer peer;
 };
 
@@ -20,13 +20,14 @@ static int connection_open_peer(struct connection *connection, const char *addre
                                 struct err *err);
 static int address_check(const char *address, struct err *err);
 
-int connection_open(struct connection *connection, const char *addresses, const char *tls, struct err *err) {
-  return connection_open_peer(connection, addresses, &(struct way){tls, PEER_COORDINATOR}, err);
+int connection_open(struct connection *connection, const char *addresses, const struct rpc_security *security,
+                    struct err *err) {
+  return connection_open_peer(connection, addresses, &(struct way){security, PEER_COORDINATOR}, err);
 }
 
-int connection_open_member(struct connection *connection, const char *address, const char *tls,
-                           struct err *err) {
-  return connection_open_peer(connection, address, &(struct way){tls, PEER_ANY}, err);
+int connection_open_member(struct connection *connection, const char *address,
+                           const struct rpc_security *security, struct err *err) {
+  return connection_open_peer(connection, address, &(struct way){security, PEER_ANY}, err);
 }
 
 static int connection_open_peer(struct connection *connection, const char *addresses, const struct way *way,
@@ -43,9 +44,12 @@ static int connection_open_peer(struct connection *connection, const char *addre
     else
       found[n++] = address;
   }
-  if (err->code == ERR_OK && rpc_tls_open(way->tls, &connection->tls, err) == 0) {
+  if (err->code == ERR_OK && rpc_security_check(way->security, addresses, err) == 0 &&
+      rpc_tls_open(way->security->folder, &connection->tls, err) == 0) {
     rpc_init();
     connection->client = rpc_client_new(CLIENT_THREADS, connection->tls);
+    if (way->security->is_insecure)
+      rpc_client_set_insecure(connection->client);
     for (int i = 0; i < n; i++)
       connection->channels[connection->n_channels++] =
           rpc_channel_open(connection->client, found[i], way->peer);

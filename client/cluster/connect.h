@@ -14,13 +14,14 @@ struct connection {
   int n_channels;
 };
 
-/* addresses: HOST:PORT, or several separated by commas: a coordinator and its standbys. tls: a folder of
-   certificates, or NULL. Nothing is sent yet. Errors: INVALID for an address without a port, or more than
-   CONNECTION_ADDRESSES_MAX; those of rpc_tls_open. */
-int connection_open(struct connection *connection, const char *addresses, const char *tls, struct err *err);
+/* addresses: HOST:PORT, or several separated by commas: a coordinator and its standbys. Nothing is
+   sent yet. Errors: INVALID for an address without a port, or more than CONNECTION_ADDRESSES_MAX; those of
+   rpc_security_check and rpc_tls_open. */
+int connection_open(struct connection *connection, const char *addresses, const struct rpc_security *security,
+                    struct err *err);
 /* The same to the process at one address that may be any member. */
-int connection_open_member(struct connection *connection, const char *address, const char *tls,
-                           struct err *err);
+int connection_open_member(struct connection *connection, const char *address,
+                           const struct rpc_security *security, struct err *err);
 void connection_close(struct connection *connection); /* safe on a zeroed one; its calls must have ended */
 
 /* One unary call with the client's deadline of ten seconds, as rpc_unary. Where several addresses are known,

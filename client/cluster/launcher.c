@@ -126,8 +126,8 @@ static int launcher_prepare(struct launcher *launcher, struct err *err) {
   return ERR_OK;
 }
 
-/* A command line can be read by everyone on this machine, an environment cannot. WEIR_TLS is for clusters of
-   others. */
+/* A command line can be read by everyone on this machine, an environment cannot. WEIR_TLS and
+   WEIR_INSECURE are for clusters of others. */
 static void launcher_set_environment(struct launcher *launcher) {
   int n = 0;
   while (environ[n])
@@ -137,7 +137,8 @@ static void launcher_set_environment(struct launcher *launcher) {
   n = 0;
   for (char **entry = environ; *entry; entry++)
     if (strncmp(*entry, "WEIR_STORE=", strlen("WEIR_STORE=")) != 0 &&
-        strncmp(*entry, "WEIR_TLS=", strlen("WEIR_TLS=")) != 0)
+        strncmp(*entry, "WEIR_TLS=", strlen("WEIR_TLS=")) != 0 &&
+        strncmp(*entry, "WEIR_INSECURE=", strlen("WEIR_INSECURE=")) != 0)
       launcher->environment[n++] = *entry;
   launcher->environment[n] = launcher->store;
   for (int i = 0; i < launcher->n_children; i++)

@@ -42,7 +42,8 @@ int private_cluster_start(struct private_cluster *cluster, const struct launcher
   options.logs = logs = mem_printf("%s/logs", folder);
   options.store = store = mem_printf("file://%s/store", folder);
   if (launcher_start(&options, &cluster->launcher, err) == 0 &&
-      connection_open(connection, launcher_address(cluster->launcher), options.tls, err) == 0)
+      connection_open(connection, launcher_address(cluster->launcher),
+                      &(struct rpc_security){.folder = options.tls}, err) == 0)
     launcher_wait_members(cluster->launcher, connection, err);
   free(logs);
   free(store);

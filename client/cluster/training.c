@@ -55,7 +55,8 @@ int training_launch(struct training *training, struct err *err) {
          options.servers == 1 ? "" : "s", workers, workers == 1 ? "" : "s", options.threads,
          options.threads == 1 ? "" : "s", training->out);
   fflush(stdout);
-  if (connection_open(&training->connection, launcher_address(training->launcher), options.tls, err) ||
+  if (connection_open(&training->connection, launcher_address(training->launcher),
+                      &(struct rpc_security){.folder = options.tls}, err) ||
       launcher_wait_members(training->launcher, &training->connection, err) ||
       teams_check(&training->connection, training->submission.spec->workers, err))
     return err->code;

@@ -33,7 +33,7 @@ static int list_asked(const struct args *args, struct err *err) {
   struct connection connection = {0};
   Weir__ListCheckpointsReply *reply = NULL;
   request.run = (char *)args->arguments[0];
-  if (connection_open(&connection, args->coordinator, args->tls, err) == 0 &&
+  if (connection_open(&connection, args->coordinator, &args->security, err) == 0 &&
       connection_call(&connection, RPC_LIST_CHECKPOINTS, &request, (void **)&reply, err) == 0) {
     list_print(args, reply->checkpoints, reply->n_checkpoints);
     weir__list_checkpoints_reply__free_unpacked(reply, NULL);

@@ -96,7 +96,7 @@ static int drain_run(const struct args *args) {
   struct err err = ERR_NONE;
   int code;
   stop_on_signals();
-  code = connection_open(&connection, args->coordinator, args->tls, &err);
+  code = connection_open(&connection, args->coordinator, &args->security, &err);
   if (!code)
     code = is_server ? drain_server(&connection, id, &err) : drain_worker(&connection, id, &err);
   fflush(stdout);

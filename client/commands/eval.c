@@ -73,7 +73,7 @@ static int asked_prepare(struct asked *asked, struct err *err) {
     return err_set(err, ERR_INVALID, "'%s' is neither a folder that `weir train` left nor a run's id", what);
   if (is_local)
     evaluation_of_folder(&asked->evaluation, what, &wanted, err);
-  else if (connection_open(&asked->connection, args->coordinator, args->tls, err) == 0)
+  else if (connection_open(&asked->connection, args->coordinator, &args->security, err) == 0)
     evaluation_of_run(&asked->evaluation, &asked->connection, &wanted, err);
   if (err->code || evaluation_spec(asked->evaluation.submission.spec, &wishes, err))
     return err->code;

@@ -47,7 +47,7 @@ static int export_asked(const struct args *args, export_fn *write, struct err *e
                                    .bytes_max = args_flag(args, "external-data") ? APART_BYTES_MAX : 0};
   stored_wanted(args, &wanted);
   wanted.run = (char *)args->arguments[0];
-  if (connection_open(&connection, args->coordinator, args->tls, err) == 0)
+  if (connection_open(&connection, args->coordinator, &args->security, err) == 0)
     download_export(&connection, &wanted, &export, err);
   connection_close(&connection);
   return err->code;

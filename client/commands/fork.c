@@ -26,7 +26,7 @@ static int fork_run(const struct args *args) {
   request.n_settings = (size_t)args->n_arguments - 1;
   if (args_text(args, "name"))
     request.name = (char *)args_text(args, "name");
-  if (connection_open(&connection, args->coordinator, args->tls, &err) == 0 &&
+  if (connection_open(&connection, args->coordinator, &args->security, &err) == 0 &&
       connection_ask(&connection, &question, (void **)&reply, &err) == 0) {
     for (size_t i = 0; i < reply->n_notes; i++) {
       output_clean(reply->notes[i]);

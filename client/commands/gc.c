@@ -38,7 +38,7 @@ static int gc_asked(const struct args *args, struct err *err) {
   Weir__CollectGarbageReply *reply = NULL;
   request.n_runs = (size_t)args->n_arguments;
   request.runs = (char **)args->arguments;
-  if (connection_open(&connection, args->coordinator, args->tls, err) == 0 &&
+  if (connection_open(&connection, args->coordinator, &args->security, err) == 0 &&
       connection_ask(&connection, &question, (void **)&reply, err) == 0) {
     gc_print(reply);
     weir__collect_garbage_reply__free_unpacked(reply, NULL);

@@ -20,7 +20,7 @@ static int resume_run(const struct args *args) {
     return command_fail(&err);
   }
   stop_on_signals();
-  if (connection_open(&connection, args->coordinator, args->tls, &err) ||
+  if (connection_open(&connection, args->coordinator, &args->security, &err) ||
       connection_call(&connection, RPC_RESUME, &request, (void **)&info, &err)) {
     status = command_fail(&err);
   } else {

@@ -12,7 +12,7 @@ int run_request(const struct args *args, enum rpc_method_id method) {
   Weir__RunInfo *info = NULL;
   struct err err = ERR_NONE;
   request.run = (char *)args->arguments[0];
-  if (connection_open(&connection, args->coordinator, args->tls, &err) == 0 &&
+  if (connection_open(&connection, args->coordinator, &args->security, &err) == 0 &&
       connection_call(&connection, method, &request, (void **)&info, &err) == 0) {
     output_run_line(stdout, info);
     weir__run_info__free_unpacked(info, NULL);

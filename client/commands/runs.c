@@ -30,7 +30,7 @@ static int runs_asked(const struct args *args, struct err *err) {
   Weir__ListRunsRequest request = WEIR__LIST_RUNS_REQUEST__INIT;
   struct connection connection = {0};
   Weir__ListRunsReply *reply = NULL;
-  if (connection_open(&connection, args->coordinator, args->tls, err) == 0 &&
+  if (connection_open(&connection, args->coordinator, &args->security, err) == 0 &&
       connection_call(&connection, RPC_LIST_RUNS, &request, (void **)&reply, err) == 0) {
     runs_print(args, reply->runs, reply->n_runs);
     weir__list_runs_reply__free_unpacked(reply, NULL);

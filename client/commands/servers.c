@@ -14,7 +14,7 @@ static int servers_run(const struct args *args) {
   struct connection connection = {0};
   Weir__ListServersReply *reply = NULL;
   struct err err = ERR_NONE;
-  if (connection_open(&connection, args->coordinator, args->tls, &err) == 0 &&
+  if (connection_open(&connection, args->coordinator, &args->security, &err) == 0 &&
       connection_call(&connection, RPC_LIST_SERVERS, &request, (void **)&reply, &err) == 0) {
     if (args_flag(args, "json"))
       output_json_list(stdout, (ProtobufCMessage *const *)reply->servers, reply->n_servers);

@@ -13,7 +13,7 @@ static int set_run(const struct args *args) {
   request.run = (char *)args->arguments[0];
   request.settings = (char **)args->arguments + 1;
   request.n_settings = (size_t)args->n_arguments - 1;
-  if (connection_open(&connection, args->coordinator, args->tls, &err) == 0 &&
+  if (connection_open(&connection, args->coordinator, &args->security, &err) == 0 &&
       connection_call(&connection, RPC_SET_RUN, &request, (void **)&info, &err) == 0) {
     output_run_line(stdout, info);
     weir__run_info__free_unpacked(info, NULL);

@@ -21,7 +21,7 @@ static int status_run(const struct args *args) {
   Weir__RunInfo *info = NULL;
   struct err err = ERR_NONE;
   request.run = (char *)args->arguments[0];
-  if (connection_open(&connection, args->coordinator, args->tls, &err) == 0 &&
+  if (connection_open(&connection, args->coordinator, &args->security, &err) == 0 &&
       connection_call(&connection, RPC_GET_RUN, &request, (void **)&info, &err) == 0) {
     if (args_flag(args, "json"))
       output_json(stdout, (const ProtobufCMessage *)info);
@@ -111,6 +111,8 @@ static void status_print_cluster(const Weir__RunInfo *info) {
          info->blocks);
   printf("view         %" PRIu64 "\n", info->view);
   printf("incarnation  %" PRIu64 "\n", info->incarnation);
+  if (info->insecure)
+    puts("insecure     connections between machines are plaintext");
 }
 
 static const struct option_def status_options[] = {

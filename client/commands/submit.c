@@ -21,7 +21,7 @@ static int submit_run(const struct args *args) {
   }
   stop_on_signals();
   if (submission_load(&submission, &source, &err) ||
-      connection_open(&connection, args->coordinator, args->tls, &err) ||
+      connection_open(&connection, args->coordinator, &args->security, &err) ||
       (args_text(args, "from") &&
        start_weights_apply(&submission, args_text(args, "from"), &connection, &err)) ||
       submission_send(&submission, &connection, &run, &err)) {

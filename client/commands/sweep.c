@@ -66,7 +66,7 @@ static int follow(struct connection *connection, const char *id, FILE *file, str
 static int submit(const struct args *args, const struct sweep_submission *sweep, struct err *err) {
   struct connection connection = {0};
   char *id = NULL;
-  if (connection_open(&connection, args->coordinator, args->tls, err) == 0 &&
+  if (connection_open(&connection, args->coordinator, &args->security, err) == 0 &&
       sweep_submission_send(sweep, &connection, &id, err) == 0) {
     printf("%s\n", id);
     fflush(stdout);
@@ -101,7 +101,7 @@ int sweep_show(const struct args *args, bool has_records, sweep_shown *shown) {
   Weir__SweepInfo *info = NULL;
   struct err err = ERR_NONE;
   stop_on_signals();
-  if (connection_open(&connection, args->coordinator, args->tls, &err) == 0 &&
+  if (connection_open(&connection, args->coordinator, &args->security, &err) == 0 &&
       sweep_ask(&connection, args->arguments[0], has_records, &info, &err) == 0)
     shown(args, &connection, info, &err);
   message_free(info);
@@ -127,7 +127,7 @@ static int list(const struct args *args) {
   Weir__ListSweepsReply *reply = NULL;
   struct connection connection = {0};
   struct err err = ERR_NONE;
-  if (connection_open(&connection, args->coordinator, args->tls, &err) == 0 &&
+  if (connection_open(&connection, args->coordinator, &args->security, &err) == 0 &&
       connection_call(&connection, RPC_LIST_SWEEPS, &request, (void **)&reply, &err) == 0) {
     if (args_flag(args, "json"))
       output_json_list(stdout, (ProtobufCMessage **)reply->sweeps, reply->n_sweeps);
@@ -154,7 +154,7 @@ static int watch_run(const struct args *args) {
   struct connection connection = {0};
   struct err err = ERR_NONE;
   stop_on_signals();
-  if (connection_open(&connection, args->coordinator, args->tls, &err) == 0)
+  if (connection_open(&connection, args->coordinator, &args->security, &err) == 0)
     follow(&connection, args->arguments[0], stdout, &err);
   connection_close(&connection);
   return err.code ? command_fail(&err) : EXIT_DONE;
@@ -245,7 +245,7 @@ static int stop_run(const struct args *args) {
   Weir__SweepInfo *info = NULL;
   struct err err = ERR_NONE;
   request.sweep = (char *)args->arguments[0];
-  if (connection_open(&connection, args->coordinator, args->tls, &err) == 0 &&
+  if (connection_open(&connection, args->coordinator, &args->security, &err) == 0 &&
       connection_call(&connection, RPC_STOP_SWEEP, &request, (void **)&info, &err) == 0)
     sweep_print(stdout, info);
   message_free(info);

@@ -61,7 +61,7 @@ static int extend_run(const struct args *args) {
   request.budget = &budget;
   for (int i = 1; i < args->n_arguments && !err.code; i++)
     read_setting(args->arguments[i], &budget, &err);
-  if (!err.code && connection_open(&connection, args->coordinator, args->tls, &err) == 0 &&
+  if (!err.code && connection_open(&connection, args->coordinator, &args->security, &err) == 0 &&
       connection_call(&connection, RPC_EXTEND_SWEEP, &request, (void **)&info, &err) == 0)
     sweep_print(stdout, info);
   message_free(info);
@@ -77,7 +77,7 @@ static int delete_run(const struct args *args) {
   struct err err = ERR_NONE;
   stop_on_signals();
   request.sweep = (char *)args->arguments[0];
-  if (connection_open(&connection, args->coordinator, args->tls, &err) == 0 &&
+  if (connection_open(&connection, args->coordinator, &args->security, &err) == 0 &&
       connection_ask(&connection, &question, (void **)&reply, &err) == 0)
     printf("deleted, with the runs of %llu trials\n", (unsigned long long)reply->runs);
   message_free(reply);

@@ -105,7 +105,7 @@ static int top_run(const struct args *args) {
   struct live live;
   stop_on_signals();
   live_init(&live, stdout);
-  if (connection_open(&connection, args->coordinator, args->tls, &err) == 0) {
+  if (connection_open(&connection, args->coordinator, &args->security, &err) == 0) {
     if (live.is_terminal && !args_flag(args, "once"))
       show_live(&connection, args->coordinator, &live, &err);
     else

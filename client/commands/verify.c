@@ -46,7 +46,7 @@ static int verify_asked(const struct args *args, struct verdict *verdict, struct
   struct rpc_reader *reader;
   Weir__VerifyReply *reply = NULL;
   struct err send_err = ERR_NONE;
-  if (connection_open(&connection, args->coordinator, args->tls, err))
+  if (connection_open(&connection, args->coordinator, &args->security, err))
     return err->code;
   request.run = (char *)args->arguments[0];
   request.has_step = stored_step(args, &request.step) != NULL;

@@ -10,7 +10,7 @@ static int watch_run(const struct args *args) {
   struct err err = ERR_NONE;
   int status;
   stop_on_signals();
-  status = connection_open(&connection, args->coordinator, args->tls, &err)
+  status = connection_open(&connection, args->coordinator, &args->security, &err)
                ? command_fail(&err)
                : follow_command(&connection, args->arguments[0], stdout, args_text(args, "metrics"));
   connection_close(&connection);

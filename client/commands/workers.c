@@ -22,7 +22,7 @@ static int workers_run(const struct args *args) {
   struct connection connection = {0};
   Weir__ListWorkersReply *reply = NULL;
   struct err err = ERR_NONE;
-  if (connection_open(&connection, args->coordinator, args->tls, &err) == 0 &&
+  if (connection_open(&connection, args->coordinator, &args->security, &err) == 0 &&
       workers_ask(&connection, args_text(args, "readmit"), &reply, &err) == 0) {
     if (args_flag(args, "json"))
       output_json_list(stdout, (ProtobufCMessage *const *)reply->workers, reply->n_workers);

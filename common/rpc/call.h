@@ -44,7 +44,8 @@ struct rpc_names {
 
 /* The standard health service; `names` outlives it. */
 struct rpc_health;
-struct rpc_health *rpc_health_new(const struct rpc_names *names);
+/* is_insecure: what rpc_health_probe_insecure is told. */
+struct rpc_health *rpc_health_new(const struct rpc_names *names, bool is_insecure);
 void rpc_health_free(struct rpc_health *health); /* its calls have ended */
 void rpc_health_set(struct rpc_health *health, bool is_serving);
 extern const struct rpc_method rpc_health_methods[2];

@@ -3,6 +3,7 @@
 
 #include <grpc/support/time.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "common/agree/random.h"
@@ -18,7 +19,8 @@ struct rpc_client {
   int n_queues;
   grpc_channel_credentials *credentials;
   const struct rpc_tls *tls; /* NULL: plaintext */
-  unsigned next;             /* atomic: the queue of the next channel */
+  struct rpc_security security;
+  unsigned next; /* atomic: the queue of the next channel */
 };
 
 struct rpc_client *rpc_client_new(int threads, const struct rpc_tls *tls) {
@@ -26,6 +28,7 @@ struct rpc_client *rpc_client_new(int threads, const struct rpc_tls *tls) {
   rpc_init();
   client->credentials = rpc_channel_credentials(tls);
   client->tls = tls;
+  client->security.folder = tls ? tls->folder : NULL;
   client->n_queues = threads > 0 ? threads : 1;
   client->queues = mem_new((size_t)client->n_queues * sizeof *client->queues);
   for (int i = 0; i < client->n_queues; i++) {
@@ -33,6 +36,10 @@ struct rpc_client *rpc_client_new(int threads, const struct rpc_tls *tls) {
     rpc_queue_start(&client->queues[i]);
   }
   return client;
+}
+
+void rpc_client_set_insecure(struct rpc_client *client) {
+  client->security.is_insecure = true;
 }
 
 void rpc_client_free(struct rpc_client *client) {
@@ -46,9 +53,20 @@ void rpc_client_free(struct rpc_client *client) {
   rpc_fini();
 }
 
+/* A channel that connects nowhere and says why. */
+static grpc_channel *lame_new(const char *target, const struct err *err) {
+  char *why = mem_printf("it %s", err->text + strlen(target) + 1);
+  grpc_channel *core = grpc_lame_client_channel_create(target, GRPC_STATUS_UNIMPLEMENTED, why);
+  free(why);
+  return core;
+}
+
 static grpc_channel *core_new(const struct rpc_channel *channel) {
   static const char *const names[] = {"coordinator.weir", "server.weir", "worker.weir", "member.weir"};
   struct rpc_args args;
+  struct err err = ERR_NONE;
+  if (rpc_security_check(&channel->client->security, channel->target, &err))
+    return lame_new(channel->target, &err);
   rpc_args_init(&args);
   rpc_args_add(&args, GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1); /* a connection of its own */
   rpc_args_add(&args, GRPC_ARG_ENABLE_RETRIES, 0);

@@ -9,14 +9,17 @@
 struct rpc_client;
 struct rpc_channel;
 
-/* tls: of all its channels; NULL: they are plaintext. */
+/* tls: of all its channels; NULL: they are plaintext, and lead to this machine alone. */
 struct rpc_client *rpc_client_new(int threads, const struct rpc_tls *tls);
+void rpc_client_set_insecure(
+    struct rpc_client *client);                  /* plaintext may lead beyond it; before any channel */
 void rpc_client_free(struct rpc_client *client); /* all calls must have ended, all channels be closed */
 
 /* What the other end of a channel is, as its certificate must say; without TLS nobody asks. */
 enum rpc_peer { PEER_COORDINATOR, PEER_SERVER, PEER_WORKER, PEER_ANY };
 
-/* A connection of its own (not shared), made when first used and again whenever it broke. */
+/* A connection of its own (not shared), made when first used and again whenever it broke. Where its client
+   may not connect (rpc_security_check) all calls fail with UNSUPPORTED, and say why. */
 struct rpc_channel *rpc_channel_open(struct rpc_client *client, const char *target, enum rpc_peer peer);
 void rpc_channel_close(struct rpc_channel *channel); /* NULL is ignored; its calls must have ended */
 const char *rpc_channel_target(const struct rpc_channel *channel);
@@ -42,6 +45,9 @@ int rpc_unary(struct rpc_channel *channel, const struct rpc_question *question, 
 
 /* The standard health check of the process behind the channel. *is_serving is set only on success. */
 int rpc_health_probe(struct rpc_channel *channel, int deadline_ms, bool *is_serving, struct err *err);
+/* Whether its connections beyond its machine are plaintext, as its health service tells. */
+int rpc_health_probe_insecure(struct rpc_channel *channel, int deadline_ms, bool *is_insecure,
+                              struct err *err);
 
 /* A stream read and written by one blocking thread: any of the streaming kinds. deadline_ms < 0: none. */
 struct rpc_reader;

@@ -8,6 +8,9 @@
 
 enum { WATCHERS_MAX = 1024 };
 
+/* A service that is known, and serves, where connections beyond the machine are plaintext. */
+static char insecure[] = "weir.insecure";
+
 typedef Grpc__Health__V1__HealthCheckResponse__ServingStatus health_status;
 
 struct watcher {
@@ -18,15 +21,16 @@ struct watcher {
 struct rpc_health {
   const struct rpc_names *names;
   pthread_mutex_t lock;
-  bool is_serving;
+  bool is_serving, is_insecure;
   struct watcher *watchers;
   int n_watchers, capacity;
 };
 
-struct rpc_health *rpc_health_new(const struct rpc_names *names) {
+struct rpc_health *rpc_health_new(const struct rpc_names *names, bool is_insecure) {
   struct rpc_health *health = mem_new(sizeof *health);
   health->names = names;
   health->is_serving = true;
+  health->is_insecure = is_insecure;
   pthread_mutex_init(&health->lock, NULL);
   return health;
 }
@@ -43,7 +47,7 @@ static bool is_known(const struct rpc_health *health, const char *service) {
   for (int i = 0; i < health->names->count; i++)
     if (strcmp(health->names->names[i], service) == 0)
       return true;
-  return false;
+  return health->is_insecure && strcmp(service, insecure) == 0;
 }
 
 static Grpc__Health__V1__HealthCheckResponse answer_locked(const struct rpc_health *health) {
@@ -117,14 +121,32 @@ static void watch_closed(struct rpc_call *call) {
     rpc_call_finish(call, NULL);
 }
 
-int rpc_health_probe(struct rpc_channel *channel, int deadline_ms, bool *is_serving, struct err *err) {
+/* service: "" is the server as a whole. */
+static int probe(struct rpc_channel *channel, char *service, int deadline_ms, bool *is_serving,
+                 struct err *err) {
   Grpc__Health__V1__HealthCheckRequest request = GRPC__HEALTH__V1__HEALTH_CHECK_REQUEST__INIT;
   Grpc__Health__V1__HealthCheckResponse *reply = NULL;
   struct rpc_question question = {RPC_HEALTH_CHECK, &request, deadline_ms};
+  request.service = service;
   if (rpc_unary(channel, &question, false, (void **)&reply, err))
     return err->code;
   *is_serving = reply->status == GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING;
   grpc__health__v1__health_check_response__free_unpacked(reply, NULL);
+  return ERR_OK;
+}
+
+int rpc_health_probe(struct rpc_channel *channel, int deadline_ms, bool *is_serving, struct err *err) {
+  return probe(channel, (char *)"", deadline_ms, is_serving, err);
+}
+
+int rpc_health_probe_insecure(struct rpc_channel *channel, int deadline_ms, bool *is_insecure,
+                              struct err *err) {
+  bool is_serving;
+  int code = probe(channel, insecure, deadline_ms, &is_serving, err);
+  *is_insecure = code == ERR_OK;
+  if (code != ERR_NOT_FOUND)
+    return code;
+  *err = ERR_NONE;
   return ERR_OK;
 }
 

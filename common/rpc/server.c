@@ -34,7 +34,7 @@ struct rpc_server {
 };
 
 static void add_services(struct rpc_server *server, const struct rpc_server_options *options);
-static int listen_on(struct rpc_server *server, const char *address, struct err *err);
+static int listen_on(struct rpc_server *server, const struct rpc_server_options *options, struct err *err);
 static void server_release(struct rpc_server *server);
 
 static void on_shut(struct rpc_event *event, bool ok) {
@@ -75,7 +75,7 @@ int rpc_server_start(const struct rpc_server_options *options, struct rpc_server
     rpc_queue_open(&server->queues[i]);
     grpc_server_register_completion_queue(server->core, server->queues[i].cq, NULL);
   }
-  if (listen_on(server, options->listen, err))
+  if (listen_on(server, options, err))
     goto out;
   grpc_server_start(server->core);
   for (int i = 0; i < server->n_queues * ACCEPTS_PER_QUEUE; i++)
@@ -129,7 +129,7 @@ static int compare_routes(const void *a, const void *b) {
 }
 
 static void add_services(struct rpc_server *server, const struct rpc_server_options *options) {
-  server->health = rpc_health_new(&server->names);
+  server->health = rpc_health_new(&server->names, !options->tls && options->is_insecure);
   rpc_health_set(server->health, !options->begins_not_serving);
   server->reflection = rpc_reflection_new(&server->names);
   for (int i = 0; i < options->n_services; i++)
@@ -148,9 +148,11 @@ const struct rpc_route *rpc_server_route(const struct rpc_server *server, grpc_s
   return bsearch(&path, server->routes, (size_t)server->n_routes, sizeof *server->routes, compare_path);
 }
 
-static int listen_on(struct rpc_server *server, const char *address, struct err *err) {
+static int listen_on(struct rpc_server *server, const struct rpc_server_options *options, struct err *err) {
+  const struct rpc_security security = {options->tls ? options->tls->folder : NULL, options->is_insecure};
+  const char *address = options->listen;
   grpc_server_credentials *credentials;
-  if (rpc_address_check(address, err))
+  if (rpc_address_check(address, err) || rpc_security_check(&security, address, err))
     return err->code;
   credentials = rpc_server_credentials(server->keys);
   server->port = grpc_server_add_http2_port(server->core, address, credentials);

@@ -40,6 +40,7 @@ struct rpc_server_options {
   const struct rpc_service *services;
   int n_services;
   const struct rpc_tls *tls; /* clients need a certificate of its authorities; NULL: plaintext */
+  bool is_insecure;          /* plaintext may be spoken beyond this machine */
   int threads;               /* of the completion queue; 0: one */
   /* What payloads (bytes fields of requests) may take at a time, those that come and those that handlers
      keep. Beyond it calls that bring one are not read until there is room. 0: without a bound. */
@@ -47,8 +48,9 @@ struct rpc_server_options {
   bool begins_not_serving; /* as after rpc_server_set_serving(false) */
 };
 
-/* Listens and serves. Health and reflection are served beside the given services. Errors: UNAVAILABLE with
-   the address when it cannot be bound. */
+/* Listens and serves. Health and reflection are served beside the given services. Errors: INVALID for what is
+   no address, and for one beyond this machine without tls, unless is_insecure; UNAVAILABLE with the address
+   when it cannot be bound. */
 int rpc_server_start(const struct rpc_server_options *options, struct rpc_server **out, struct err *err);
 int rpc_server_port(const struct rpc_server *server);
 void rpc_server_set_serving(struct rpc_server *server, bool is_serving); /* health */

@@ -2,15 +2,52 @@
 #include "common/rpc/tls.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/certs/denied.h"
+#include "common/rpc/address.h"
 
-const char *rpc_tls_folder(const char *option) {
-  const char *usual = getenv("WEIR_TLS");
-  if (option)
-    return option;
-  return usual && *usual ? usual : NULL;
+static const char *variable(const char *name) {
+  const char *value = getenv(name);
+  return value && *value ? value : NULL;
+}
+
+int rpc_security_choose(const char *tls, bool insecure, struct rpc_security *out, struct err *err) {
+  const char *usual = variable("WEIR_INSECURE");
+  *out = (struct rpc_security){.folder = tls, .is_insecure = insecure};
+  if (tls && insecure)
+    return err_set(err, ERR_INVALID, "--tls and --insecure exclude each other");
+  if (!tls && !insecure && !(out->folder = variable("WEIR_TLS")) && usual) {
+    if (strcmp(usual, "0") != 0 && strcmp(usual, "1") != 0)
+      return err_set(err, ERR_INVALID, "WEIR_INSECURE is 1, 0 or nothing, not '%s'", usual);
+    out->is_insecure = usual[0] == '1';
+  }
+  return 0;
+}
+
+int rpc_security_check(const struct rpc_security *security, const char *addresses, struct err *err) {
+  char *list, *rest, *address;
+  int code = 0;
+  if (security->folder || security->is_insecure)
+    return 0;
+  list = rest = mem_strdup(addresses);
+  while (!code && (address = strsep(&rest, ",")))
+    if (!rpc_address_is_loopback(address))
+      code = err_set(err, ERR_INVALID,
+                     "%s leads beyond this machine, and there are no certificates: give --tls DIR, which "
+                     "`weir certs init` "
+                     "makes, or --insecure for plaintext on a network that you trust",
+                     address);
+  free(list);
+  return code;
+}
+
+void rpc_security_warn(const struct rpc_security *security) {
+  if (!security->folder && security->is_insecure)
+    log_event(LOG_WARN, "tls", "insecure",
+              "reason=\"connections are plaintext, and nobody shows who they are: --insecure\"");
 }
 
 int rpc_tls_open(const char *folder, struct rpc_tls **out, struct err *err) {

@@ -12,8 +12,24 @@ struct rpc_tls {
   struct cert_facts facts; /* at the start */
 };
 
-/* The folder that an option names, else WEIR_TLS; NULL: neither. */
-const char *rpc_tls_folder(const char *option);
+/* What protects the connections of a process. */
+struct rpc_security {
+  const char *folder; /* of certificates; NULL: there are none, and connections are plaintext */
+  bool is_insecure;   /* plaintext may go beyond this machine */
+};
+
+/* By the options --tls (NULL: not given) and --insecure, else by WEIR_TLS, else by WEIR_INSECURE. folder
+   belongs to the option or the environment. Errors: INVALID for both options, and for a WEIR_INSECURE that is
+   neither 1 nor 0. */
+int rpc_security_choose(const char *tls, bool insecure, struct rpc_security *out, struct err *err);
+
+/* Whether a process may listen at HOST:PORT, connect there, or tell others to; or at several, separated by
+   commas. Errors: INVALID for one beyond this machine without certificates, unless is_insecure: it names the
+   address and says what to do. */
+int rpc_security_check(const struct rpc_security *security, const char *addresses, struct err *err);
+
+/* One line in the log of a process whose plaintext may go beyond this machine. */
+void rpc_security_warn(const struct rpc_security *security);
 
 /* folder NULL: *out is NULL, and connections are plaintext. Errors: those of cert_files_read,
  * cert_files_check and cert_denied_read. */

@@ -89,6 +89,13 @@ static void link_receive(struct task *task) {
   free(item);
 }
 
+/* Whether others are told of its address. */
+static int check_place(const struct link *link, const Weir__Hello *hello, struct err *err) {
+  if (!*hello->address || rpc_security_check(&link->shell->options.security, hello->address, err) == 0)
+    return 0;
+  return err_prefix(err, "the coordinator takes no member at its address");
+}
+
 /* Whether it may be what it says to be; holder: the URI of its certificate, "" without TLS. */
 static int check_holder(const struct link *link, const Weir__Hello *hello, char holder[CERT_TEXT_SIZE],
                         struct err *err) {
@@ -114,7 +121,8 @@ static void link_take(struct link *link, const Weir__MemberMessage *message) {
     link_left(link, ERR_INVALID, is_hello ? "it said hello twice" : "its first message is no hello");
     return;
   }
-  if (is_hello && check_holder(link, message->hello, holder, &err)) {
+  if (is_hello &&
+      (check_place(link, message->hello, &err) || check_holder(link, message->hello, holder, &err))) {
     link_left(link, err.code, err.text);
     return;
   }

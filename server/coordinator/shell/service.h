@@ -10,13 +10,14 @@
 struct coordinator_service;
 
 struct coordinator_service_options {
-  struct store *store;  /* outlives the role */
-  int missing_after_ms; /* a member not heard of for longer is gone; 0: 5000 */
-  int server_grace_ms;  /* how long a run waits for a lost server; 0: 3000 */
-  int follow_ms;        /* a worker that follows a run for longer is named; 0: 30000 */
-  int upload_idle_ms;   /* how long a submission may be silent before all of it has come; 0: 30000 */
-  int upload_slow_ms;   /* how long it may be slow; 0: 60000 */
-  int lease_ms;         /* how long a leader may be silent before another takes over; 0: 3000 */
+  struct store *store;          /* outlives the role */
+  int missing_after_ms;         /* a member not heard of for longer is gone; 0: 5000 */
+  int server_grace_ms;          /* how long a run waits for a lost server; 0: 3000 */
+  int follow_ms;                /* a worker that follows a run for longer is named; 0: 30000 */
+  int upload_idle_ms;           /* how long a submission may be silent before all of it has come; 0: 30000 */
+  int upload_slow_ms;           /* how long it may be slow; 0: 60000 */
+  struct rpc_security security; /* members' addresses must be allowed by it; clients are told */
+  int lease_ms;                 /* how long a leader may be silent before another takes over; 0: 3000 */
   /* We lead from now on, and members and clients are answered. On a thread of the role; may be NULL. */
   void (*on_leading)(void *user);
   /* Another coordinator leads: nothing is answered or decided here any more, the role is to be stopped. On a

@@ -139,6 +139,7 @@ static void get_run(struct coordinator_service *shell, struct rpc_call *call, co
     return;
   arena_init(&arena);
   info.spec = coordinator_run_spec(shell->core, id);
+  info.insecure = shell->options.security.is_insecure;
   coordinator_list_staged(shell->core, shell_now_ms(), &arena, &info);
   rpc_call_reply(call, &info, NULL);
   arena_fini(&arena);

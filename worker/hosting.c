@@ -184,7 +184,7 @@ static bool take_up(struct hosting *hosting, int at, const Weir__LoadRun *load,
     drop_for(hosting, run, load, kept);
     return false;
   }
-  run = resting_take_fitting(&hosting->resting, load, hosting->options.data_root);
+  run = resting_take_fitting(&hosting->resting, load, &hosting->options.data_root);
   if (!run || !run_become(run, load, coordinator)) {
     forget_later(hosting, run);
     return false;

@@ -6,6 +6,7 @@
 #include "common/base/memory.h"
 #include "common/rpc/client.h"
 #include "peers.pb-c.h"
+#include "worker/data/data_root.h"
 #include "worker/device.h"
 
 /* The most runs that are computed at a time; on GPUs, whose memory one run has, it is one. */
@@ -17,7 +18,7 @@ struct hosting;
 struct hosting_options {
   struct rpc_client *client;
   const struct device_choice *device;
-  const char *data_root;
+  struct data_root data_root;
   uint64_t memory_bytes;
   int executors;
   int readers;

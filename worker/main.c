@@ -20,7 +20,7 @@ static const char help[] =
     "weir-worker - computes the gradients of training runs for a Weir cluster\n"
     "\n"
     "USAGE\n"
-    "  weir-worker --data-root DIR [--coordinator HOST:PORT[,...]] [--device DEVICE]\n"
+    "  weir-worker --data-root DIR [--follow-links] [--coordinator HOST:PORT[,...]] [--device DEVICE]\n"
     "              [--threads N] [--memory SIZE] [--label KEY=VALUE]... [--backend NAME]\n"
     "              [--trace FILE] [--listen HOST:PORT] [--advertise HOST:PORT]\n"
     "              [--tls DIR | --insecure]\n"
@@ -38,7 +38,10 @@ static const char help[] =
     "                           (default: $WEIR_COORDINATOR, else 127.0.0.1:7070)\n"
     "  --data-root DIR          datasets are read below this directory only: a run's data.root is joined to\n"
     "                           it, or, when absolute, must lie below it; / allows every file that the\n"
-    "                           worker may read (no default but $WEIR_DATA_ROOT)\n"
+    "                           worker may read (no default but $WEIR_DATA_ROOT). Neither in it nor around\n"
+    "                           it may the folder of --tls be\n"
+    "  --follow-links           follow symbolic links below the data root that lead out of it; without it\n"
+    "                           they are refused\n"
     "  --device DEVICE          what computes: cpu; cuda, the first GPU; cuda:N or cuda:N,N..., those GPUs, "
     "of\n"
     "                           which each computes one microbatch at a time, or its stage of one\n"
@@ -184,6 +187,7 @@ static int device_read(const char *text, const char *cpu, struct device_choice *
 enum option_key {
   OPTION_COORDINATOR = 256,
   OPTION_DATA_ROOT,
+  OPTION_FOLLOW_LINKS,
   OPTION_DEVICE,
   OPTION_THREADS,
   OPTION_MEMORY,
@@ -201,6 +205,7 @@ enum option_key {
 static const struct option options[] = {
     {"coordinator", required_argument, NULL, OPTION_COORDINATOR},
     {"data-root", required_argument, NULL, OPTION_DATA_ROOT},
+    {"follow-links", no_argument, NULL, OPTION_FOLLOW_LINKS},
     {"device", required_argument, NULL, OPTION_DEVICE},
     {"threads", required_argument, NULL, OPTION_THREADS},
     {"memory", required_argument, NULL, OPTION_MEMORY},
@@ -217,11 +222,22 @@ static const struct option options[] = {
 };
 
 /* A spec names the files that it wants read, and whoever reaches the coordinator may submit one. */
-static int refuse_without_root(void) {
-  fputs("weir-worker: --data-root DIR is missing: the folder that datasets are read below; '--data-root /' "
-        "allows every file that this user may read\n",
-        stderr);
-  return EXIT_USAGE;
+static int check_root(const struct worker_options *worker) {
+  struct err err = ERR_NONE;
+  if (!worker->data_root.path)
+    err_set(
+        &err, ERR_INVALID,
+        "--data-root DIR is missing: the folder that datasets are read below; '--data-root /' allows every "
+        "file that this user may read");
+  else if (access(worker->data_root.path, X_OK))
+    err_set(&err, ERR_INVALID,
+            "--data-root must be a folder that can be read, not '%s' (see weir-worker --help)",
+            worker->data_root.path);
+  else
+    data_root_check(&worker->data_root, worker->tls ? worker->tls->folder : NULL, &err);
+  if (err.code)
+    fprintf(stderr, "weir-worker: %s\n", err.text);
+  return err.code ? EXIT_USAGE : 0;
 }
 
 /* 0: serve; otherwise, or when *is_answered, exit with that status. */
@@ -233,7 +249,9 @@ static int options_read(int argc, char **argv, struct worker_options *worker, bo
     if (key == OPTION_COORDINATOR)
       worker->coordinator = optarg;
     else if (key == OPTION_DATA_ROOT)
-      worker->data_root = optarg;
+      worker->data_root.path = optarg;
+    else if (key == OPTION_FOLLOW_LINKS)
+      worker->data_root.follows_links = true;
     else if (key == OPTION_DEVICE)
       device = optarg;
     else if (key == OPTION_THREADS)
@@ -261,15 +279,13 @@ static int options_read(int argc, char **argv, struct worker_options *worker, bo
   }
   if (!status && optind < argc)
     status = usage_error("unexpected argument", argv[optind]);
-  if (!status && worker->data_root && access(worker->data_root, X_OK))
-    status = usage_error("--data-root must be a folder that can be read, not", worker->data_root);
   if (!status)
     status = label_read(NULL, &worker->labels);
   if (!status)
     status = security_read(tls, insecure, worker);
   if (!status)
     status = device_read(device, backend, &worker->device);
-  return status || worker->data_root ? status : refuse_without_root();
+  return status ? status : check_root(worker);
 }
 
 static int serve(const struct worker_options *worker) {
@@ -288,7 +304,7 @@ static int serve(const struct worker_options *worker) {
 int main(int argc, char **argv) {
   const char *coordinator = getenv("WEIR_COORDINATOR"), *data_root = getenv("WEIR_DATA_ROOT");
   struct worker_options worker = {.coordinator = coordinator && *coordinator ? coordinator : "127.0.0.1:7070",
-                                  .data_root = data_root && *data_root ? data_root : NULL,
+                                  .data_root.path = data_root && *data_root ? data_root : NULL,
                                   .threads = threads_online()};
   bool is_answered = false;
   int status;

@@ -65,7 +65,8 @@ int resting_ids(struct resting *resting, struct arena *arena, char *ids[RESTING_
   return n;
 }
 
-struct run *resting_take_fitting(struct resting *resting, const Weir__LoadRun *load, const char *data_root) {
+struct run *resting_take_fitting(struct resting *resting, const Weir__LoadRun *load,
+                                 const struct data_root *data_root) {
   struct run *run = NULL;
   pthread_mutex_lock(&resting->lock);
   for (int i = 0; i < resting->n && !run; i++)

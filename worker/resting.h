@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "cluster.pb-c.h"
+#include "worker/data/data_root.h"
 
 struct arena;
 struct run;
@@ -42,7 +43,8 @@ struct run *resting_take(struct resting *resting, const char *id);
 int resting_ids(struct resting *resting, struct arena *arena, char *ids[RESTING_MAX]);
 
 /* A run that is over and fits the order (run_fits), which rests no more; NULL: there is none. */
-struct run *resting_take_fitting(struct resting *resting, const Weir__LoadRun *load, const char *data_root);
+struct run *resting_take_fitting(struct resting *resting, const Weir__LoadRun *load,
+                                 const struct data_root *data_root);
 
 /* The one that resting_add would return; NULL: none rests. */
 struct run *resting_take_any(struct resting *resting);

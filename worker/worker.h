@@ -5,6 +5,7 @@
 
 #include "common/agree/labels.h"
 #include "common/rpc/tls.h"
+#include "worker/data/data_root.h"
 #include "worker/device.h"
 
 struct worker_options {
@@ -12,7 +13,7 @@ struct worker_options {
   const char *listen, *advertise; /* for other workers, as in peers_options; NULL: as it finds */
   struct rpc_security security;
   struct rpc_tls *tls; /* of all connections; NULL: they are plaintext */
-  const char *data_root;
+  struct data_root data_root;
   struct device_choice device;
   struct labels labels;
   const char *trace;     /* the file of its timeline; NULL: none */

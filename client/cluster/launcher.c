@@ -239,6 +239,7 @@ static void child_set_arguments(const struct launcher *launcher, struct child *c
   if (child->role == CHILD_WORKER) {
     child_argument(child, "--threads=%d", launcher->options.threads);
     child_argument(child, "--data-root=%s", launcher->data_root);
+    child_argument(child, "--follow-links"); /* who starts it has made the spec and reads the data himself */
     if (launcher->memory)
       child_argument(child, "--memory=%s", launcher->memory);
     worker_set_arguments(launcher, child);

@@ -13,7 +13,7 @@ struct launcher;
 struct launcher_options {
   const char *logs;      /* folder of the children's output, NAME.log each; exists */
   const char *store;     /* URL; the children are told by their environment, for it may be a secret */
-  const char *data_root; /* of the workers, an absolute path */
+  const char *data_root; /* of the workers, who follow links out of it: an absolute path */
   int servers, workers;
   int threads; /* of a worker */
   const char

@@ -11,6 +11,18 @@
 
 enum { LOST_CHILD_MS = 2000 };
 
+char *private_cluster_data_root(const char *given, const Weir__RunSpec *spec, struct err *err) {
+  const char *own = spec->data && spec->data->root ? spec->data->root : "";
+  struct stat status;
+  char *path;
+  if (!given)
+    return mem_strdup(*own == '/' && stat(own, &status) == 0 && S_ISDIR(status.st_mode) ? own : "/");
+  path = realpath(given, NULL);
+  if (!path)
+    err_errno(err, errno, "--data-root %s", given);
+  return path;
+}
+
 static int make_folder(struct private_cluster *cluster, struct err *err) {
   const char *place = getenv("TMPDIR");
   char *logs;

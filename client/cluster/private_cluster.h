@@ -3,6 +3,7 @@
 #define WEIR_CLIENT_CLUSTER_PRIVATE_CLUSTER_H
 
 #include "client/cluster/launcher.h"
+#include "spec.pb-c.h"
 
 struct private_cluster {
   const char
@@ -10,6 +11,11 @@ struct private_cluster {
   char *folder; /* that one */
   struct launcher *launcher;
 };
+
+/* The data root of workers that are started for this spec: the folder that was given, or by default (NULL)
+   the spec's own data.root where that is absolute and there, else "/". Absolute; freed by the caller. NULL:
+   the error, of the folder that was given. */
+char *private_cluster_data_root(const char *given, const Weir__RunSpec *spec, struct err *err);
 
 /* Starts what `members` asks for: how many servers (0: one) and workers, the workers' threads (0: see
    launcher_threads), device and data_root; all else of it is ours. The connection is opened to it; all have

@@ -1,8 +1,8 @@
 /* `weir train` before anything is started: the spec, the model, the folder. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/cluster/private_cluster.h"
 #include "client/cluster/start_weights.h"
 #include "client/cluster/stored.h"
 #include "client/cluster/training.h"
@@ -26,9 +26,8 @@ int training_prepare(struct training *training, struct err *err) {
   const struct args *args = training->args;
   const struct spec_source source = submission_source(args);
   char sha256[SHA256_HEX_SIZE];
-  if (check_options(training, err) || find_data_root(training, err) ||
-      submission_load(&training->submission, &source, err) || check_workers(training, err) ||
-      take_labels(training, err))
+  if (check_options(training, err) || submission_load(&training->submission, &source, err) ||
+      find_data_root(training, err) || check_workers(training, err) || take_labels(training, err))
     return err->code;
   sha256_hex(training->submission.onnx, training->submission.onnx_size, sha256);
   training->run.model_sha256 = mem_strdup(sha256);
@@ -53,11 +52,9 @@ static int check_options(const struct training *training, struct err *err) {
 }
 
 static int find_data_root(struct training *training, struct err *err) {
-  const char *folder = args_text(training->args, "data-root");
-  training->data_root = realpath(folder, NULL);
-  if (!training->data_root)
-    return err_errno(err, errno, "--data-root %s", folder);
-  return ERR_OK;
+  training->data_root =
+      private_cluster_data_root(args_text(training->args, "data-root"), training->submission.spec, err);
+  return training->data_root ? ERR_OK : (int)err->code;
 }
 
 /* Fewer would wait for ever. */

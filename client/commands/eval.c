@@ -1,5 +1,4 @@
 /* weir eval: a run's weights, evaluated once more. */
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -38,14 +37,14 @@ static bool is_folder(const char *name) {
 
 static int start_cluster(struct asked *asked, struct err *err) {
   const struct args *args = asked->args;
-  const char *folder = args_text(args, "data-root");
   struct launcher_options workers = {.workers = (int)args_count(args, "workers"),
                                      .threads = (int)args_count(args, "threads"),
                                      .device = args_text(args, "device"),
                                      .tls = args->given_tls};
-  char *data_root = realpath(folder, NULL);
+  char *data_root =
+      private_cluster_data_root(args_text(args, "data-root"), asked->evaluation.submission.spec, err);
   if (!data_root)
-    return err_errno(err, errno, "--data-root %s", folder);
+    return err->code;
   workers.data_root = data_root;
   private_cluster_start(&asked->cluster, &workers, &asked->connection, err);
   free(data_root);
@@ -194,8 +193,8 @@ static const struct option_def eval_options[] = {
     {.name = "data-root",
      .kind = OPTION_TEXT,
      .value = "DIR",
-     .fallback = "/",
-     .help = "of a folder: data.root lies below this folder, or is joined to it if it is relative."},
+     .help = "of a folder: data.root lies below this folder, or is joined to it if it is relative. "
+             "Default: its data.root itself, or / where that is relative."},
     {.name = "json", .kind = OPTION_FLAG, .help = "print a JSON object on one line instead, for programs."},
     {0}};
 

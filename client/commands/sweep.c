@@ -402,8 +402,8 @@ static const struct option_def sweep_options[] = {
     {.name = "data-root",
      .kind = OPTION_TEXT,
      .value = "DIR",
-     .fallback = "/",
-     .help = "the run spec's data.root lies below this folder, or is joined to it if it is relative."},
+     .help = "the run spec's data.root lies below this folder, or is joined to it if it is relative. "
+             "Default: its data.root itself, or / where that is relative."},
     {.name = "out",
      .kind = OPTION_TEXT,
      .value = "DIR",

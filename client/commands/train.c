@@ -84,8 +84,8 @@ static const struct option_def train_options[] = {
     {.name = "data-root",
      .kind = OPTION_TEXT,
      .value = "DIR",
-     .fallback = "/",
-     .help = "the spec's data.root lies below this folder, or is joined to it if it is relative."},
+     .help = "the spec's data.root lies below this folder, or is joined to it if it is relative. "
+             "Default: its data.root itself, or / where that is relative."},
     {.name = "store",
      .kind = OPTION_TEXT,
      .value = "URL",

@@ -1,7 +1,6 @@
 /* A sweep with a cluster of its own, in a folder. */
 #include "client/sweeps/sweep_private.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -47,16 +46,15 @@ static int folder_begin(struct private_sweep *own, struct err *err) {
 
 static int prepare(struct private_sweep *own, struct err *err) {
   const struct args *args = own->args;
-  const char *data_root = args_text(args, "data-root");
   if (own->sweep->spec->n_from > 0) {
     err_set(err, ERR_INVALID, "from: a private cluster has no other sweeps: give --coordinator HOST:PORT");
     return spec_blame(own->sweep->source, err);
   }
   own->out = args_text(args, "out") ? mem_strdup(args_text(args, "out"))
                                     : mem_printf("weir-out/%s", own->sweep->spec->name);
-  own->data_root = realpath(data_root, NULL);
+  own->data_root = private_cluster_data_root(args_text(args, "data-root"), own->sweep->submission.spec, err);
   if (!own->data_root)
-    return err_errno(err, errno, "--data-root %s", data_root);
+    return err->code;
   if (args_flag(args, "resume") && args_flag(args, "force"))
     return err_set(err, ERR_INVALID,
                    "--resume goes on with the sweep in --out, --force removes it: choose one");

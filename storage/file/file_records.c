@@ -21,6 +21,17 @@ static char *record_path(const struct file_store *store, const char *name) {
   return mem_printf("%s/records/%s", store->dir, name);
 }
 
+bool file_store_is_at(const char *directory) {
+  static const char *const names[] = {"lock", "records", "tmp"};
+  bool is_there = true;
+  for (size_t i = 0; i < sizeof names / sizeof *names && is_there; i++) {
+    char *path = mem_printf("%s/%s", directory, names[i]);
+    is_there = access(path, F_OK) == 0;
+    free(path);
+  }
+  return is_there;
+}
+
 /* The lock's descriptor; closing it lets go. Below 0: an error. A process that was stopped may hold it for
    ever: nobody waits that long. */
 static int records_lock(const struct file_store *store, struct err *err) {

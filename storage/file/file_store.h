@@ -29,6 +29,9 @@ int file_store_make(const struct file_store *store, struct err *err);
    enough: the process that made it may have died before it synced the folder's name. */
 int file_store_sync(struct file_store *store, const char *path, struct err *err);
 
+/* Whether a file store is in this directory, whose processes have written records. */
+bool file_store_is_at(const char *directory);
+
 /* Of struct store_def (storage/file/file_records.c). */
 int file_write_record(struct store *base, const struct store_record *record, struct err *err);
 int file_get_record(struct store *base, const char *name, void **data, size_t *size, struct err *err);

@@ -94,8 +94,10 @@ static void data_open(const struct data_case *from) {
   struct column columns[COLUMNS_MAX] = {0};
   struct err err = ERR_NONE;
   Weir__RunSpec *spec = data_spec(from->source);
-  struct format_source source = {"data.train", data_folder, spec->data->train, spec->data->train};
+  struct format_source source = {"data.train", NULL, spec->data->train, spec->data->train};
   int n = 0;
+  if (data_folder_open(&(struct data_root){data_folder, false}, "", &source.folder, &err))
+    abort();
   if (format_open(&source, columns, &n, &err) == 0)
     for (int c = 0; c < n; c++)
       data_read(&columns[c]);
@@ -103,6 +105,7 @@ static void data_open(const struct data_case *from) {
     abort();
   for (int c = 0; c < n; c++)
     column_release(&columns[c]);
+  data_folder_put(source.folder);
   spec_free(spec);
 }
 

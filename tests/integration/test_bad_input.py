@@ -394,10 +394,12 @@ def test_a_worker_reads_no_data_outside_its_root_whatever_a_spec_says():
         os.mkdir(outside)
         folder.file("outside/key.pem", "-----BEGIN KEY-----\nc2VjcmV0LWtleQ==\n")
         folder.file("inside/key.csv", "-----BEGIN KEY-----\nc2VjcmV0LWtleQ==\n")
+        os.symlink("../outside/key.pem", folder.file("inside/link"))
         cluster.add_worker(options=["--data-root", inside])
         model = folder.model("mlp", "--input", "1", "--classes", "2", "--hidden", "2")
         for root, file, why in ((outside, "key.pem", "lies outside"), (inside, "key.csv", "none of the 1 fields"),
-                                (inside, "../outside/key.pem", "names no file below")):
+                                (inside, "../outside/key.pem", "names no file below"), (inside, "link", "lies outside"),
+                                ("/", "proc/self/environ", "lies outside")):
             spec = folder.file("leak.yaml", f"""name: leak
 model: {{onnx: {model}, loss: cross_entropy}}
 data:
@@ -408,6 +410,35 @@ train: {{steps: 1, batch: 2, microbatches: 1, optimizer: {{lr: 1}}}}
             done = weir("submit", spec, "--follow", "--coordinator", cluster.address, status=2)
             said = done.stdout + done.stderr + cluster.workers[0].output()
             assert why in said and "BEGIN KEY" not in said and "c2VjcmV0" not in said, said
+
+
+def test_a_worker_refuses_a_data_root_around_its_certificates():
+    with Folder() as folder:
+        weir("certs", "init", folder.file("ca"))
+        for root in ("/", folder.path, folder.file("ca/worker")):
+            done = subprocess.run([program("weir-worker"), "--coordinator", "127.0.0.1:1", "--data-root", root, "--tls",
+                                   folder.file("ca/worker")], capture_output=True, text=True, timeout=PATIENCE)
+            assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done
+            assert f"--data-root {root} and the folder of certificates" in done.stderr, done.stderr
+
+
+def test_links_of_a_data_folder_are_followed_by_a_private_cluster_and_by_workers_that_are_told_so():
+    """As where a folder's files are links to where they were downloaded."""
+    with Folder() as folder:
+        spec = open(local_data(folder)).read()
+        linked = folder.file("linked")
+        os.mkdir(linked)
+        for name in ("images", "labels"):
+            os.symlink(folder.file(name), os.path.join(linked, name))
+        spec = folder.file("linked.yaml", spec.replace(f"root: {folder.path}", f"root: {linked}"))
+        weir("train", spec, "--threads", 1, "--out", folder.file("trained"))
+        with Cluster(folder, workers=0) as cluster:
+            command = ("submit", spec, "--follow", "--coordinator", cluster.address)
+            refusing = cluster.add_worker(options=("--data-root", linked))
+            assert "--follow-links" in weir(*command, status=2).stderr
+            refusing.__exit__()
+            cluster.add_worker(options=("--data-root", linked, "--follow-links"))
+            weir(*command)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import re
 import shutil
 import socket
 import subprocess
+import tempfile
 
 from certificates import Authority
 from harness import (PATIENCE, PEER_PYTHON, Cluster, Folder, Process, Skip, done_event, kept, main, own_address,
@@ -14,13 +15,17 @@ from harness import (PATIENCE, PEER_PYTHON, Cluster, Folder, Process, Skip, done
 HERE = os.path.dirname(os.path.abspath(__file__))
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"  # and an empty SETTINGS frame
 SETTINGS = b"\4\0\0\0\0\0"  # type, flags and stream of the answer to it
+DATA_ROOT = tempfile.TemporaryDirectory(prefix="weir-test-")  # workers want it apart from the folders of certificates
+os.environ["WEIR_DATA_ROOT"] = DATA_ROOT.name
 MODEL = ("mlp", "--input", "1,28,28", "--hidden", "30", "--classes", "10", "--seed", "5")
 
 
 def write_spec(folder, more=""):
     """A run whose norm is clipped: its servers talk to each other."""
-    folder.small_data(240, 48)
-    spec = folder.small_spec(folder.model(*MODEL), 4, 12, 6)
+    data = Folder()
+    data.path = DATA_ROOT.name
+    data.small_data(240, 48)
+    spec = data.small_spec(folder.model(*MODEL), 4, 12, 6)
     text = open(spec).read().replace("  seed: 3\n", "  seed: 3\n  clip_norm: 1.0\n")
     return folder.file("spec.yaml", text + more)
 

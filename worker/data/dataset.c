@@ -1,12 +1,10 @@
 /* Datasets: columns of samples and how they feed graph inputs. */
 #include "worker/data/dataset.h"
 
-#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "common/agree/random.h"
 #include "common/base/sha256.h"
@@ -25,25 +23,9 @@ struct dataset {
   struct err failure; /* the first of a sample; nothing while its code is 0 */
 };
 
-/* The folder of spec->data.root under data_root, without "..", so that no spec reads outside it. */
-static int resolve_folder(const char *root, const char *data_root, char *out, size_t size, struct err *err) {
-  char base[PATH_MAX], joined[PATH_MAX], real[PATH_MAX];
-  struct stat status;
-  size_t length;
-  if (!realpath(data_root, base))
-    return err_set(err, ERR_NOT_FOUND, "--data-root %s: there is no such folder on this worker", data_root);
-  if ((size_t)snprintf(joined, sizeof joined, "%s%s%s", root[0] == '/' ? "" : base, root[0] == '/' ? "" : "/",
-                       root) >= sizeof joined)
-    return err_set(err, ERR_INVALID, "data.root: the path is too long");
-  if (!realpath(joined, real))
-    return err_set(err, ERR_NOT_FOUND, "data.root: there is no folder %s on this worker", joined);
-  length = strcmp(base, "/") == 0 ? 0 : strlen(base);
-  if (strncmp(real, base, length) != 0 || (real[length] != '/' && real[length] != 0))
-    return err_set(err, ERR_INVALID, "data.root: %s lies outside this worker's --data-root %s", real, base);
-  if (stat(real, &status) || !S_ISDIR(status.st_mode))
-    return err_set(err, ERR_INVALID, "data.root: %s is not a folder", real);
-  snprintf(out, size, "%s", real);
-  return 0;
+static int open_folder(const Weir__RunSpec *spec, const struct data_root *root, struct data_folder **out,
+                       struct err *err) {
+  return data_folder_open(root, spec->data->root ? spec->data->root : "", out, err);
 }
 
 static void hash_columns(struct dataset *dataset) {
@@ -53,18 +35,17 @@ static void hash_columns(struct dataset *dataset) {
   sha256_finish(sha, dataset->sha256);
 }
 
-int dataset_open(const Weir__RunSpec *spec, const Weir__DataSource *source, const char *data_root,
+int dataset_open(const Weir__RunSpec *spec, const Weir__DataSource *source, const struct data_root *root,
                  struct dataset **out, struct err *err) {
-  char folder[PATH_MAX];
   const Weir__DataSource *train = spec->data->train;
-  struct format_source files = {source == train ? "data.train" : "data.eval", folder, source, train};
+  struct format_source files = {source == train ? "data.train" : "data.eval", NULL, source, train};
   struct dataset *dataset;
   *out = NULL;
-  if (resolve_folder(spec->data->root ? spec->data->root : "", data_root, folder, sizeof folder, err))
+  if (open_folder(spec, root, &files.folder, err))
     return err->code;
   dataset = mem_new(sizeof *dataset);
   pthread_mutex_init(&dataset->lock, NULL);
-  if (!stamp_make(folder, source, dataset->stamp))
+  if (!stamp_make(files.folder, source, dataset->stamp))
     *dataset->stamp = 0;
   if (format_open(&files, dataset->columns, &dataset->n_columns, err))
     goto out;
@@ -72,26 +53,31 @@ int dataset_open(const Weir__RunSpec *spec, const Weir__DataSource *source, cons
     if (dataset->columns[c].samples != dataset->columns[0].samples) {
       err_set(err, ERR_INVALID, "%s: %llu %s but %llu %s in %s", files.key,
               (unsigned long long)dataset->columns[0].samples, dataset->columns[0].name,
-              (unsigned long long)dataset->columns[c].samples, dataset->columns[c].name, folder);
+              (unsigned long long)dataset->columns[c].samples, dataset->columns[c].name,
+              data_folder_path(files.folder));
       goto out;
     }
   hash_columns(dataset);
   if (dataset_check(dataset, err))
     goto out;
   *out = dataset;
+  data_folder_put(files.folder);
   return 0;
 out:
+  data_folder_put(files.folder);
   dataset_close(dataset);
   return err->code;
 }
 
 bool dataset_is_as_opened(const struct dataset *dataset, const Weir__RunSpec *spec,
-                          const Weir__DataSource *source, const char *data_root) {
-  char folder[PATH_MAX], stamp[SHA256_HEX_SIZE];
+                          const Weir__DataSource *source, const struct data_root *root) {
+  char stamp[SHA256_HEX_SIZE];
+  struct data_folder *folder;
   struct err err = ERR_NONE;
-  return resolve_folder(spec->data->root ? spec->data->root : "", data_root, folder, sizeof folder, &err) ==
-             0 &&
-         stamp_make(folder, source, stamp) && strcmp(stamp, dataset->stamp) == 0;
+  bool is_same = open_folder(spec, root, &folder, &err) == 0 && stamp_make(folder, source, stamp) &&
+                 strcmp(stamp, dataset->stamp) == 0;
+  data_folder_put(folder);
+  return is_same;
 }
 
 void dataset_close(struct dataset *dataset) {

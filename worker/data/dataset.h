@@ -3,16 +3,15 @@
 #ifndef WEIR_WORKER_DATA_DATASET_H
 #define WEIR_WORKER_DATA_DATASET_H
 
+#include "worker/data/data_root.h"
 #include "worker/data/form.h"
 
 struct dataset;
 
-/* Opens a source of spec->data below data_root (the worker's --data-root; an absolute data.root must lie
-   below it, a relative one is joined to it). Errors: INVALID, NOT_FOUND or CORRUPT naming the key (data.train
-   or data.eval), file and cause (missing, cut short, not gzip where it should be, wrong magic, counts that
-   differ).
- */
-int dataset_open(const Weir__RunSpec *spec, const Weir__DataSource *source, const char *data_root,
+/* Opens a source of spec->data below the data root. Errors: those of data_folder_open and data_folder_file;
+   INVALID or CORRUPT naming the key (data.train or data.eval), file and cause (cut short, not gzip where it
+   should be, wrong magic, counts that differ). */
+int dataset_open(const Weir__RunSpec *spec, const Weir__DataSource *source, const struct data_root *root,
                  struct dataset **out, struct err *err);
 void dataset_close(struct dataset *dataset); /* NULL is ignored */
 
@@ -22,7 +21,7 @@ const char *dataset_sha256(const struct dataset *dataset); /* hex, of its conten
 /* Whether the files of the source that it was opened from are as they were then, by what the file system says
    of them. False also where it says too little: of a folder of images. Any thread. */
 bool dataset_is_as_opened(const struct dataset *dataset, const Weir__RunSpec *spec,
-                          const Weir__DataSource *source, const char *data_root);
+                          const Weir__DataSource *source, const struct data_root *root);
 
 /* Whether all that was read was in the files, and was what it should be: they may be cut, or the disk may
    fail, while they are in use, and a sample that is made when it is read may be damaged. Errors: the first,

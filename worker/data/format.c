@@ -1,7 +1,6 @@
 /* The table of formats, and what several of them need. */
 #include "worker/data/format.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,22 +86,10 @@ int format_open(const struct format_source *source, struct column *columns, int 
   return failure.code;
 }
 
-int format_path(const char *folder, const char *file, char *out, size_t size, struct err *err) {
-  bool is_below = *file && *file != '/';
-  for (const char *part = file; part; part = strchr(part, '/') ? strchr(part, '/') + 1 : NULL)
-    is_below &= strcmp(part, "..") != 0 && strncmp(part, "../", 3) != 0;
-  if (!is_below)
-    return err_set(err, ERR_INVALID, "'%s' names no file below %s", file, folder);
-  if ((size_t)snprintf(out, size, "%s/%s", folder, file) >= size)
-    return err_set(err, ERR_INVALID, "the path of '%s' is too long", file);
-  return 0;
-}
-
 int format_map(const struct format_source *source, const char *file, char *path, struct mapping **out,
                struct err *err) {
-  if (format_path(source->folder, file, path, PATH_MAX, err))
-    return err->code;
-  return mapping_open(path, out, err);
+  int fd = data_folder_file(source->folder, file, path, err);
+  return fd < 0 ? (int)err->code : mapping_open(fd, path, out, err);
 }
 
 int format_resize(const char *path, uint64_t had, uint64_t bytes, void **memory, struct err *err) {

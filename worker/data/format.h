@@ -4,13 +4,14 @@
 
 #include "spec.pb-c.h"
 #include "worker/data/column.h"
+#include "worker/data/data_root.h"
 
 enum { COLUMNS_MAX = 16 };
 
 /* What a format is asked to read. */
 struct format_source {
-  const char *key;    /* "data.train" or "data.eval", for messages */
-  const char *folder; /* its files lie in or below it */
+  const char *key;            /* "data.train" or "data.eval", for messages */
+  struct data_folder *folder; /* its files lie in or below it */
   const Weir__DataSource *spec;
   const Weir__DataSource *train; /* what classes and characters are numbered by: data.train, or spec itself */
 };
@@ -30,10 +31,8 @@ struct format_def {
    those of the format's open, after "data.train: ". */
 int format_open(const struct format_source *source, struct column *columns, int *n, struct err *err);
 
-/* The path of a source's file, which lies in the folder or below it. Errors: INVALID naming it. */
-int format_path(const char *folder, const char *file, char *out, size_t size, struct err *err);
-
-/* Maps a source's file. path: PATH_MAX bytes, for messages. Errors: those of format_path and mapping_open. */
+/* Maps a source's file. path: PATH_MAX bytes, for messages. Errors: those of data_folder_file and
+   mapping_open. */
 int format_map(const struct format_source *source, const char *file, char *path, struct mapping **out,
                struct err *err);
 

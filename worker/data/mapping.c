@@ -2,7 +2,6 @@
 #include "worker/data/mapping.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -67,18 +66,11 @@ static void install_handler_locked(void) {
 }
 
 /* The bytes of the file, or NULL and the error. */
-static void *map_file(const char *path, size_t *size, struct err *err) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+static void *map_file(int fd, const char *path, size_t *size, struct err *err) {
   struct stat status;
   void *memory = MAP_FAILED;
-  if (fd < 0) {
-    err_open(err, errno, "%s", path);
-    return NULL;
-  }
   if (fstat(fd, &status))
     err_errno(err, errno, "%s", path);
-  else if (!S_ISREG(status.st_mode))
-    err_set(err, ERR_INVALID, "%s: is not a file", path);
   else if (status.st_size == 0)
     err_set(err, ERR_CORRUPT, "%s: cut short: it is empty", path);
   else if ((memory = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0)) == MAP_FAILED)
@@ -88,11 +80,11 @@ static void *map_file(const char *path, size_t *size, struct err *err) {
   return memory == MAP_FAILED ? NULL : memory;
 }
 
-int mapping_open(const char *path, struct mapping **out, struct err *err) {
+int mapping_open(int fd, const char *path, struct mapping **out, struct err *err) {
   size_t size = 0;
   void *memory;
   *out = NULL;
-  memory = map_file(path, &size, err);
+  memory = map_file(fd, path, &size, err);
   if (!memory)
     return err->code;
   pthread_mutex_lock(&mappings_lock);

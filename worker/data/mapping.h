@@ -11,9 +11,9 @@
 
 struct mapping;
 
-/* Maps a file that is not empty, read-only. Errors: NOT_FOUND, IO, INVALID (not a file), CORRUPT (empty),
-   UNSUPPORTED (too many are mapped); each names it. */
-int mapping_open(const char *path, struct mapping **out, struct err *err);
+/* Maps a file that is not empty, read-only. fd: of it, closed in any case; path: its name. Errors: IO,
+   CORRUPT (empty), UNSUPPORTED (too many are mapped); each names it. */
+int mapping_open(int fd, const char *path, struct mapping **out, struct err *err);
 void mapping_close(struct mapping *mapping); /* nobody reads it any more; NULL is ignored */
 
 const void *mapping_data(const struct mapping *mapping);

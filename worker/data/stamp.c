@@ -1,22 +1,20 @@
 /* Stamps of files. */
 #include "worker/data/stamp.h"
 
-#include <limits.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* What no file has, such as the fields of a CSV file, is the same each time. A file that is changed and given
    its former time has another time of change. */
-static void add_file(struct sha256 *sha, const char *folder, const char *file) {
+static void add_file(struct sha256 *sha, const struct data_folder *folder, const char *file) {
   char path[PATH_MAX];
   struct stat status;
   uint64_t facts[8] = {0};
-  if (!file || (size_t)snprintf(path, sizeof path, "%s/%s", folder, file) >= sizeof path)
+  struct err unused = ERR_NONE;
+  if (!file || data_folder_name(folder, file, path, &unused))
     return;
   sha256_update(sha, path, strlen(path) + 1);
-  if (stat(path, &status) == 0) {
+  if (data_folder_stat(folder, file, &status, &unused) == 0) {
     const uint64_t found[] = {1,
                               (uint64_t)status.st_dev,
                               (uint64_t)status.st_ino,
@@ -30,7 +28,8 @@ static void add_file(struct sha256 *sha, const char *folder, const char *file) {
   sha256_update(sha, facts, sizeof facts);
 }
 
-bool stamp_make(const char *folder, const Weir__DataSource *source, char stamp[SHA256_HEX_SIZE]) {
+bool stamp_make(const struct data_folder *folder, const Weir__DataSource *source,
+                char stamp[SHA256_HEX_SIZE]) {
   struct sha256 *sha = sha256_new();
   add_file(sha, folder, source->images);
   add_file(sha, folder, source->labels);

@@ -13,7 +13,7 @@ static bool is_same_model(const Weir__LoadRun *a, const Weir__LoadRun *b) {
          a->stage_begin == b->stage_begin && a->stage_end == b->stage_end;
 }
 
-static bool has_same_data(const struct loaded *loaded, const char *data_root) {
+static bool has_same_data(const struct loaded *loaded, const struct data_root *data_root) {
   const Weir__DataSpec *data = loaded->spec->data;
   return dataset_is_as_opened(loaded->train, loaded->spec, data->train, data_root) &&
          (!data->eval || dataset_is_as_opened(loaded->eval, loaded->spec, data->eval, data_root));
@@ -39,7 +39,7 @@ static bool plan_of(const struct loaded *loaded, const Weir__LoadRun *load, stru
          (plan->steps == 0) == (loaded->plan.steps == 0); /* one that only evaluates trains nothing */
 }
 
-bool run_fits(struct run *run, const Weir__LoadRun *load, const char *data_root) {
+bool run_fits(struct run *run, const Weir__LoadRun *load, const struct data_root *data_root) {
   struct plan plan;
   return is_same_model(run->load, load) && plan_of(&run->loaded, load, &plan) &&
          has_same_data(&run->loaded, data_root);

@@ -32,7 +32,7 @@ bool run_tell_again(struct run *run, const Weir__LoadRun *load, struct rpc_chann
 
 /* Whether what has been loaded is what another order would load: the same programs of the same model, and
    data that has not changed since. The run rests. */
-bool run_fits(struct run *run, const Weir__LoadRun *load, const char *data_root);
+bool run_fits(struct run *run, const Weir__LoadRun *load, const struct data_root *data_root);
 
 /* The run, which rests and fits the order, is the one that is ordered from now on; RunLoaded follows. False:
    it does not fit, and is of no use. */

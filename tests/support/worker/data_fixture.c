@@ -1,5 +1,7 @@
 #include "tests/support/worker/data_fixture.h"
 
+const struct data_root everything = {"/", false};
+
 int bind_column(const struct dataset *dataset, const char *name, const struct training_input *input,
                 struct column_form *form, struct err *err) {
   const Weir__DataSpec *data = input->spec->data;

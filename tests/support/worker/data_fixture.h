@@ -5,6 +5,8 @@
 
 #include "worker/data/dataset.h"
 
+extern const struct data_root everything; /* every file of this machine */
+
 /* An input of the model that a run trains. */
 struct training_input {
   const Weir__RunSpec *spec; /* its transforms are applied; it outlives the form */

@@ -14,6 +14,7 @@
 
 #include "common/agree/spec.h"
 #include "common/base/memory.h"
+#include "tests/support/worker/data_fixture.h"
 
 static char folder[64]; /* of the test that runs */
 
@@ -68,7 +69,7 @@ struct dataset *open_at(const char *root, const char *data, bool is_eval, Weir__
   struct err err = ERR_NONE;
   struct dataset *dataset;
   *spec = make_spec(root, data);
-  if (dataset_open(*spec, is_eval ? (*spec)->data->eval : (*spec)->data->train, "/", &dataset, &err))
+  if (dataset_open(*spec, is_eval ? (*spec)->data->eval : (*spec)->data->train, &everything, &dataset, &err))
     fail_msg("%s", err.text);
   return dataset;
 }
@@ -81,7 +82,7 @@ void refuse_at(const char *root, const char *data, bool is_eval, enum err_code c
   struct err err = ERR_NONE;
   struct dataset *dataset;
   Weir__RunSpec *spec = make_spec(root, data);
-  int got = dataset_open(spec, is_eval ? spec->data->eval : spec->data->train, "/", &dataset, &err);
+  int got = dataset_open(spec, is_eval ? spec->data->eval : spec->data->train, &everything, &dataset, &err);
   if (got != (int)code || !strstr(err.text, wanted))
     fail_msg("%d '%s' is not %d with '%s'", got, err.text, code, wanted);
   spec_free(spec);

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
+#include <unistd.h>
 #include <zlib.h>
 
 enum { IDX_RANK_MAX = 4, READ_BYTES = 1 << 20 };
@@ -100,17 +101,19 @@ static void swap_elements(struct column *column) {
       ((uint32_t *)column->memory)[i] = ntohl(((uint32_t *)column->memory)[i]);
 }
 
-static int read_column(const char *folder, const char *name, const char *file_name, struct column *column,
-                       struct err *err) {
+static int read_column(const struct format_source *source, const char *name, const char *file_name,
+                       struct column *column, struct err *err) {
   char path[PATH_MAX];
   gzFile file;
-  int code;
+  int code, fd = data_folder_file(source->folder, file_name, path, err);
   *column = (struct column){.name = name};
-  if (format_path(folder, file_name, path, sizeof path, err))
+  if (fd < 0)
     return err->code;
-  file = gzopen(path, "rb");
-  if (!file)
-    return err_open(err, errno, "%s", path);
+  file = gzdopen(fd, "rb");
+  if (!file) {
+    close(fd);
+    return err_set(err, ERR_NO_MEMORY, "%s: no memory to read it", path);
+  }
   gzbuffer(file, 256 * 1024);
   code = read_header(file, path, column, err);
   if (!code)
@@ -123,9 +126,9 @@ static int read_column(const char *folder, const char *name, const char *file_na
 
 static int idx_open(const struct format_source *source, struct column *columns, int *n, struct err *err) {
   const Weir__DataSource *spec = source->spec;
-  if (read_column(source->folder, "images", spec->images, &columns[(*n)++], err))
+  if (read_column(source, "images", spec->images, &columns[(*n)++], err))
     return err->code;
-  if (spec->labels && read_column(source->folder, "labels", spec->labels, &columns[(*n)++], err))
+  if (spec->labels && read_column(source, "labels", spec->labels, &columns[(*n)++], err))
     return err->code;
   return 0;
 }

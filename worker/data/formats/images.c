@@ -3,15 +3,11 @@
    or .png is passed over. Columns: images, decoded when they are read, and labels. */
 #include "worker/data/format.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "worker/data/formats/image.h"
@@ -25,7 +21,9 @@ struct file {
 };
 
 struct image_folder {
-  char *folder;
+  struct data_folder *data;
+  char *below;  /* where the classes' folders are, below data */
+  char *folder; /* the same for messages */
   char **classes;
   int n_classes, classes_capacity;
   struct file *files;
@@ -39,7 +37,9 @@ static void folder_free(struct image_folder *images) {
     free(images->files[i].path);
   free(images->classes);
   free(images->files);
+  free(images->below);
   free(images->folder);
+  data_folder_put(images->data);
   free(images);
 }
 
@@ -68,11 +68,9 @@ static bool is_image_name(const char *name) {
   return false;
 }
 
-static DIR *open_folder(const char *path, struct err *err) {
-  DIR *dir = opendir(path);
-  if (!dir)
-    err_open(err, errno, "%s", path);
-  return dir;
+/* below: of the folder of classes; freed by the caller. */
+static char *path_of(const struct image_folder *images, const char *below) {
+  return mem_printf("%s/%s", images->below, below);
 }
 
 /* The next entry that is not the folder itself or the one above. NULL: the end, or the error. */
@@ -96,15 +94,25 @@ static int add_class(struct image_folder *images, const char *name, struct err *
   return 0;
 }
 
+static int entry_stat(const struct image_folder *images, const char *below, struct stat *status,
+                      struct err *err) {
+  char *path = path_of(images, below);
+  int code = data_folder_stat(images->data, path, status, err);
+  free(path);
+  return code;
+}
+
 /* The names of the folders in it, sorted: the classes. */
 static int list_classes(struct image_folder *images, struct err *err) {
-  DIR *dir = open_folder(images->folder, err);
+  DIR *dir = data_folder_list(images->data, images->below, err);
   const char *name;
   struct stat status;
   int code = dir ? 0 : err->code;
-  while (!code && (name = next_name(dir, images->folder, err)))
-    if (fstatat(dirfd(dir), name, &status, 0) == 0 && S_ISDIR(status.st_mode))
+  while (!code && (name = next_name(dir, images->folder, err))) {
+    struct err unused = ERR_NONE; /* of what is no class */
+    if (entry_stat(images, name, &status, &unused) == 0 && S_ISDIR(status.st_mode))
       code = add_class(images, name, err);
+  }
   if (dir)
     closedir(dir);
   if (err->code)
@@ -126,15 +134,19 @@ static int list_files(struct image_folder *images, const struct class_folder *fo
 
 /* What is neither an image nor a folder is passed over. Links are followed; the depth ends what goes round.
  */
-static int add_entry(struct image_folder *images, int dir_fd, const struct class_folder *folder,
-                     const char *name, struct err *err) {
+static int add_entry(struct image_folder *images, const struct class_folder *folder, const char *name,
+                     struct err *err) {
   const char *below = folder->below;
   struct stat status;
+  struct err missing = ERR_NONE;
   char path[PATH_MAX];
   if ((size_t)snprintf(path, sizeof path, "%s/%s", below, name) >= sizeof path)
     return err_set(err, ERR_INVALID, "%s/%s: the path of '%.100s' is too long", images->folder, below, name);
-  if (fstatat(dir_fd, name, &status, 0))
-    return is_image_name(name) ? err_open(err, errno, "%s/%s", images->folder, path) : 0;
+  if (entry_stat(images, path, &status, &missing)) {
+    if (is_image_name(name))
+      *err = missing;
+    return err->code;
+  }
   if (S_ISDIR(status.st_mode))
     return folder->depth < DEPTH_MAX
                ? list_files(images, &(struct class_folder){path, folder->label, folder->depth + 1}, err)
@@ -154,12 +166,12 @@ static int add_entry(struct image_folder *images, int dir_fd, const struct class
 }
 
 static int list_files(struct image_folder *images, const struct class_folder *folder, struct err *err) {
-  char *path = mem_printf("%s/%s", images->folder, folder->below);
-  DIR *dir = open_folder(path, err);
+  char *path = path_of(images, folder->below);
+  DIR *dir = data_folder_list(images->data, path, err);
   const char *name;
   int code = dir ? 0 : err->code;
   while (!code && (name = next_name(dir, path, err)))
-    code = add_entry(images, dirfd(dir), folder, name, err);
+    code = add_entry(images, folder, name, err);
   if (dir)
     closedir(dir);
   free(path);
@@ -180,11 +192,13 @@ static int list_images(struct image_folder *images, struct err *err) {
   return 0;
 }
 
-static int folder_open(const char *folder, const Weir__DataSource *source, struct image_folder *images,
+static int folder_open(struct data_folder *data, const Weir__DataSource *source, struct image_folder *images,
                        struct err *err) {
   char path[PATH_MAX];
-  if (format_path(folder, source->folder, path, sizeof path, err))
+  if (data_folder_name(data, source->folder, path, err))
     return err->code;
+  images->data = data_folder_get(data);
+  images->below = mem_strdup(source->folder);
   images->folder = mem_strdup(path);
   return list_classes(images, err);
 }
@@ -229,25 +243,18 @@ static void images_release(void *state) {
   folder_free(state);
 }
 
-/* The file's bytes in SCRATCH_FILE; NULL and the error. */
-static void *read_file(const char *path, size_t size, struct scratch *scratch, struct err *err) {
+/* The file's bytes in SCRATCH_FILE; NULL and the error. Closes fd. */
+static void *read_file(int fd, const char *path, size_t size, struct scratch *scratch, struct err *err) {
   char *bytes = scratch_get(scratch, SCRATCH_FILE, size + 1);
   size_t got = 0;
   ssize_t n = 1;
-  int fd = bytes ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
-  if (!bytes) {
-    err_set(err, ERR_NO_MEMORY, "%s: no memory for its %zu bytes", path, size);
-    return NULL;
-  }
-  if (fd < 0) {
-    err_open(err, errno, "%s", path);
-    return NULL;
-  }
-  while (n > 0 && got <= size) {
+  while (bytes && n > 0 && got <= size) {
     n = read(fd, bytes + got, size + 1 - got);
     got += n > 0 ? (size_t)n : 0;
   }
-  if (n < 0)
+  if (!bytes)
+    err_set(err, ERR_NO_MEMORY, "%s: no memory for its %zu bytes", path, size);
+  else if (n < 0)
     err_errno(err, errno, "%s", path);
   else if (got != size)
     err_set(err, ERR_CORRUPT, "%s: changed its size while it was in use", path);
@@ -258,12 +265,11 @@ static void *read_file(const char *path, size_t size, struct scratch *scratch, s
 static int images_read(const void *state, uint64_t index, struct sample *sample, struct err *err) {
   const struct image_folder *images = state;
   const struct file *file = &images->files[index];
-  char path[PATH_MAX];
+  char path[PATH_MAX], *below = path_of(images, file->path);
+  int fd = data_folder_file(images->data, below, path, err);
   void *bytes;
-  if ((size_t)snprintf(path, sizeof path, "%s/%s", images->folder, file->path) >= sizeof path)
-    return err_set(err, ERR_INVALID, "the path of '%s' is too long", file->path);
-  bytes = read_file(path, (size_t)file->size_bytes, sample->scratch, err);
-  if (!bytes)
+  free(below);
+  if (fd < 0 || !(bytes = read_file(fd, path, (size_t)file->size_bytes, sample->scratch, err)))
     return err->code;
   return image_decode(bytes, (size_t)file->size_bytes, sample, err) ? err_prefix(err, "%s", path) : 0;
 }

@@ -20,6 +20,7 @@ enum {
   COMMENT_BYTES_MAX = UINT16_MAX,
   EXTRA_ZIP64 = 1,
   DEFLATE_RATIO_MAX = 1032, /* a match of 258 bytes takes two bits at least */
+  MEMBERS_MAX = 1 << 14,    /* each takes memory, and a source has at most 16 columns */
   CHUNK_BYTES = 1 << 20,
 };
 
@@ -190,6 +191,9 @@ static int compare_places(const void *a, const void *b) {
 
 static int read_members(struct zip *zip, const struct directory *directory, struct err *err) {
   uint64_t end = directory->at + directory->size, at = directory->at;
+  if (directory->n > MEMBERS_MAX)
+    return err_set(err, ERR_UNSUPPORTED, "%s: has %llu members; at most %d are read", zip->path,
+                   (unsigned long long)directory->n, MEMBERS_MAX);
   if (directory->n > directory->size / ENTRY_BYTES)
     return fail_corrupt(zip, "its directory is too small for its members", err);
   zip->members = calloc((size_t)directory->n + 1, sizeof *zip->members);

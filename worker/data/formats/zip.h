@@ -28,7 +28,7 @@ struct zip {
 
 /* Reads the directory of bytes[0 .. size), which outlive the zip, and every member's header. Errors: INVALID
    (no archive), CORRUPT (cut short, or records that contradict each other: members that overlap, lie outside,
-   or announce what they cannot hold), UNSUPPORTED (several disks), naming the path. */
+   or announce what they cannot hold), UNSUPPORTED (several disks, too many members), naming the path. */
 int zip_open(const char *path, const unsigned char *bytes, uint64_t size, struct zip *out, struct err *err);
 void zip_close(struct zip *zip); /* safe on a zeroed zip */
 

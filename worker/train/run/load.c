@@ -120,8 +120,8 @@ static int check_abilities(const struct load_options *options, const Weir__Train
 
 static int open_sets(const struct load_options *options, struct loaded *loaded, struct err *err) {
   const Weir__DataSpec *data = loaded->spec->data;
-  if (dataset_open(loaded->spec, data->train, options->data_root, &loaded->train, err) == 0 && data->eval)
-    dataset_open(loaded->spec, data->eval, options->data_root, &loaded->eval, err);
+  if (dataset_open(loaded->spec, data->train, &options->data_root, &loaded->train, err) == 0 && data->eval)
+    dataset_open(loaded->spec, data->eval, &options->data_root, &loaded->eval, err);
   return err->code;
 }
 

@@ -5,6 +5,7 @@
 #include "cluster.pb-c.h"
 #include "common/rpc/client.h"
 #include "worker/backend/backend.h"
+#include "worker/data/data_root.h"
 
 struct kept_data;
 struct promises;
@@ -14,7 +15,7 @@ struct run_options {
   struct rpc_client *client;       /* outlives the run, as all pointers here */
   struct rpc_channel *coordinator; /* to fetch the model */
   const struct backend_def *backend;
-  const char *data_root;
+  struct data_root data_root;
   int threads;        /* executors; never more than microbatches */
   const int *devices; /* of a backend that has several: executor i computes on devices[i mod n_devices] */
   int n_devices;

@@ -35,7 +35,7 @@ static void labels_of_any_shape_are_bound_by_their_rule(void **state) {
   const struct training_input turned_numbers = {.spec = spec, .value = &turned, .labels = &none};
   const struct training_input one_number = {.spec = spec, .value = &single, .labels = &none};
   (void)state;
-  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+  assert_int_equal(dataset_open(spec, spec->data->train, &everything, &dataset, &err), 0);
   assert_int_equal(bind_column(dataset, "images", &classes, &form, &err), 0);
   read_samples(dataset, &form, indices, 1, labels);
   assert_true(labels[0] == 18 && labels[5] == 33);
@@ -76,7 +76,7 @@ static void the_scale_of_a_step_is_that_of_its_labels_that_count(void **state) {
   struct plan plan;
   (void)state;
   spec->data->shuffle = false;
-  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+  assert_int_equal(dataset_open(spec, spec->data->train, &everything, &dataset, &err), 0);
   assert_int_equal(plan_init(&plan, spec, SAMPLES, SAMPLES - 1, &err), 0);
   for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) {
     const struct model *model = fed_model_init(&fed, rules[r]);
@@ -119,7 +119,7 @@ static void the_scale_follows_the_sampler(void **state) {
   struct dataset *dataset;
   Weir__RunSpec *spec = idx_spec("images", "labels");
   (void)state;
-  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+  assert_int_equal(dataset_open(spec, spec->data->train, &everything, &dataset, &err), 0);
   for (int way = 0; way < 6; way++) {
     struct plan plan;
     struct loader *loader;
@@ -168,7 +168,7 @@ static void a_step_whose_labels_are_all_ignored_has_scale_0(void **state) {
   struct plan plan;
   Weir__RunSpec *spec = idx_spec("images", "labels");
   (void)state;
-  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+  assert_int_equal(dataset_open(spec, spec->data->train, &everything, &dataset, &err), 0);
   assert_int_equal(plan_init(&plan, spec, SAMPLES, 0, &err), 0);
   assert_int_equal(loader_new(
                        &(struct loader_options){
@@ -192,7 +192,7 @@ static void batches_made_ahead_equal_batches_made_now(void **state) {
   const struct model *model = fed_model_init(&fed, four_classes);
   Weir__RunSpec *spec = idx_spec("images", "labels");
   (void)state;
-  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+  assert_int_equal(dataset_open(spec, spec->data->train, &everything, &dataset, &err), 0);
   assert_int_equal(plan_init(&plan, spec, SAMPLES, SAMPLES, &err), 0);
   assert_int_equal(
       loader_new(
@@ -235,7 +235,7 @@ static void evaluation_goes_through_its_own_transforms(void **state) {
       idx_transformed_spec("images", "labels", "{scale: 2}]\n  eval_transforms: [{scale: 10}, {scale: 10}");
   (void)state;
   spec->data->shuffle = false;
-  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+  assert_int_equal(dataset_open(spec, spec->data->train, &everything, &dataset, &err), 0);
   assert_int_equal(plan_init(&plan, spec, SAMPLES, SAMPLES, &err), 0);
   if (loader_new(
           &(struct loader_options){
@@ -274,7 +274,7 @@ static void evaluation_covers_every_sample_once(void **state) {
   Weir__RunSpec *spec = idx_spec("images", "labels");
   uint32_t samples = 0;
   (void)state;
-  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+  assert_int_equal(dataset_open(spec, spec->data->train, &everything, &dataset, &err), 0);
   assert_int_equal(plan_init(&plan, spec, SAMPLES, SAMPLES - 1, &err), 0);
   assert_int_equal(
       loader_new(
@@ -315,7 +315,7 @@ static void augmentation_does_not_depend_on_how_a_batch_is_cut(void **state) {
     spec->data->shuffle = false;
     spec->train->microbatches = cuts[c];
     fed.values[0].shape.dim[0] = fed.values[1].shape.dim[0] = BATCH / cuts[c];
-    assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+    assert_int_equal(dataset_open(spec, spec->data->train, &everything, &dataset, &err), 0);
     assert_int_equal(plan_init(&plan, spec, SAMPLES, 0, &err), 0);
     assert_int_equal(plan.steps, WHOLE_STEPS);
     if (loader_new(

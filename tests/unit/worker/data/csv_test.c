@@ -12,6 +12,7 @@
 #include "common/agree/float_setting.h"
 #include "common/agree/spec.h"
 #include "common/base/memory.h"
+#include "tests/support/worker/data_fixture.h"
 #include "tests/support/worker/format_fixture.h"
 #include "worker/data/formats/csv_reader.h"
 
@@ -195,7 +196,7 @@ static void damaged_tables_never_crash_the_reader(void **state) {
   (void)state;
   for (size_t cut = 0; cut < sizeof text; cut++) {
     write_file("a.csv", text, cut);
-    if (dataset_open(spec, spec->data->train, "/", &dataset, &err) == 0)
+    if (dataset_open(spec, spec->data->train, &everything, &dataset, &err) == 0)
       dataset_close(dataset);
   }
   for (size_t at = 0; at < sizeof text; at++)
@@ -203,7 +204,7 @@ static void damaged_tables_never_crash_the_reader(void **state) {
       memcpy(bytes, text, sizeof text);
       bytes[at] ^= (char)by;
       write_file("a.csv", bytes, sizeof text - 1);
-      if (dataset_open(spec, spec->data->train, "/", &dataset, &err) == 0)
+      if (dataset_open(spec, spec->data->train, &everything, &dataset, &err) == 0)
         dataset_close(dataset);
     }
   spec_free(spec);

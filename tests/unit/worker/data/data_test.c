@@ -18,7 +18,7 @@ static void refuse(const char *images, const char *labels, enum err_code code, c
   struct err err = ERR_NONE;
   struct dataset *dataset;
   Weir__RunSpec *spec = idx_spec(images, labels);
-  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), code);
+  assert_int_equal(dataset_open(spec, spec->data->train, &everything, &dataset, &err), code);
   if (!strstr(err.text, wanted))
     fail_msg("'%s' does not hold '%s'", err.text, wanted);
   spec_free(spec);
@@ -42,10 +42,10 @@ static void a_key_of_another_format_is_refused_by_name(void **state) {
   Weir__RunSpec *spec = idx_spec("images", "labels");
   (void)state;
   strcpy(spec->data->train->format, "npy"); /* as long */
-  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), ERR_INVALID);
+  assert_int_equal(dataset_open(spec, spec->data->train, &everything, &dataset, &err), ERR_INVALID);
   assert_string_equal(err.text, "data.train.images: is not a key of format 'npy' (it has: columns)");
   strcpy(spec->data->train->format, "ids");
-  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), ERR_INVALID);
+  assert_int_equal(dataset_open(spec, spec->data->train, &everything, &dataset, &err), ERR_INVALID);
   assert_non_null(strstr(err.text, "data.train.format: 'ids' is not known (known: idx npy"));
   spec_free(spec);
 }
@@ -65,12 +65,12 @@ static void damaged_gzip_never_crashes_the_reader(void **state) {
   fclose(file);
   for (size_t cut = 0; cut < size; cut++) {
     idx_write_file("damaged.gz", bytes, cut);
-    assert_int_not_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+    assert_int_not_equal(dataset_open(spec, spec->data->train, &everything, &dataset, &err), 0);
   }
   for (size_t at = 0; at < size; at++) {
     bytes[at] ^= 0x55;
     idx_write_file("damaged.gz", bytes, size);
-    if (dataset_open(spec, spec->data->train, "/", &dataset, &err) == 0)
+    if (dataset_open(spec, spec->data->train, &everything, &dataset, &err) == 0)
       dataset_close(dataset);
     bytes[at] ^= 0x55;
   }
@@ -82,11 +82,15 @@ static void the_data_root_confines_a_spec(void **state) {
   struct dataset *dataset;
   Weir__RunSpec *spec = idx_spec("images", "labels");
   (void)state;
-  assert_int_equal(dataset_open(spec, spec->data->train, "/usr", &dataset, &err), ERR_INVALID);
+  assert_int_equal(dataset_open(spec, spec->data->train, &(struct data_root){"/usr", false}, &dataset, &err),
+                   ERR_INVALID);
   assert_non_null(strstr(err.text, "outside"));
-  assert_int_equal(dataset_open(spec, spec->data->train, idx_folder(), &dataset, &err), 0);
+  assert_int_equal(
+      dataset_open(spec, spec->data->train, &(struct data_root){idx_folder(), false}, &dataset, &err), 0);
   dataset_close(dataset);
-  assert_int_equal(dataset_open(spec, spec->data->train, "/no-such-root", &dataset, &err), ERR_NOT_FOUND);
+  assert_int_equal(
+      dataset_open(spec, spec->data->train, &(struct data_root){"/no-such-root", false}, &dataset, &err),
+      ERR_NOT_FOUND);
   spec_free(spec);
 }
 
@@ -95,8 +99,8 @@ static void gzip_and_plain_have_the_same_content_hash(void **state) {
   struct dataset *plain, *gzip;
   Weir__RunSpec *spec = idx_spec("images", "labels"), *gzip_spec = idx_spec("images.gz", "labels");
   (void)state;
-  assert_int_equal(dataset_open(spec, spec->data->train, "/", &plain, &err), 0);
-  assert_int_equal(dataset_open(gzip_spec, gzip_spec->data->train, "/", &gzip, &err), 0);
+  assert_int_equal(dataset_open(spec, spec->data->train, &everything, &plain, &err), 0);
+  assert_int_equal(dataset_open(gzip_spec, gzip_spec->data->train, &everything, &gzip, &err), 0);
   assert_string_equal(dataset_sha256(plain), dataset_sha256(gzip));
   assert_int_equal(dataset_samples(plain), SAMPLES);
   dataset_close(plain);
@@ -116,7 +120,7 @@ static void samples_are_transformed_in_the_spec_s_order(void **state) {
   const struct training_input images = {.spec = spec, .value = &image_input};
   const struct training_input classes = {.spec = spec, .value = &label_input, .labels = &four_classes};
   (void)state;
-  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+  assert_int_equal(dataset_open(spec, spec->data->train, &everything, &dataset, &err), 0);
   assert_int_equal(bind_column(dataset, "", &images, &form, &err), 0);
   read_samples(dataset, &form, indices, 2, out);
   for (int i = 0; i < PIXELS; i++) {
@@ -142,7 +146,7 @@ static void a_label_out_of_range_is_named_with_its_sample(void **state) {
   const struct training_input classes = {.spec = spec, .value = &label_input, .labels = &three_classes};
   const struct training_input wide_images = {.spec = spec, .value = &wide};
   (void)state;
-  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+  assert_int_equal(dataset_open(spec, spec->data->train, &everything, &dataset, &err), 0);
   assert_int_equal(bind_column(dataset, "", &classes, &form, &err), ERR_INVALID);
   assert_string_equal(err.text, "labels: sample 3 has a label that is no class, the model has 3 classes");
   wide.shape.dim[3] = 4;

@@ -11,6 +11,7 @@
 
 #include "common/agree/spec.h"
 #include "common/base/memory.h"
+#include "tests/support/worker/data_fixture.h"
 #include "tests/support/worker/format_fixture.h"
 
 enum { RECORD = 3073 };
@@ -270,7 +271,7 @@ static void text_that_is_not_utf8_is_refused_with_the_byte(void **state) {
 }
 
 static bool is_as_opened(const struct dataset *dataset, const Weir__RunSpec *spec) {
-  return dataset_is_as_opened(dataset, spec, spec->data->train, "/");
+  return dataset_is_as_opened(dataset, spec, spec->data->train, &everything);
 }
 
 static void changed_files_are_found_without_being_read(void **state) {

@@ -257,7 +257,7 @@ static void refuse_folder(const char *train, const char *eval, enum err_code cod
   struct err err = ERR_NONE;
   struct dataset *dataset;
   Weir__RunSpec *spec = make_spec(train, eval, "");
-  int got = dataset_open(spec, spec->data->eval, "/", &dataset, &err);
+  int got = dataset_open(spec, spec->data->eval, &everything, &dataset, &err);
   if (got != (int)code || !strstr(err.text, wanted))
     fail_msg("%d '%s' is not %d with '%s'", got, err.text, code, wanted);
   spec_free(spec);
@@ -281,7 +281,7 @@ static void classes_and_files_are_sorted_by_name(void **state) {
   const struct training_input images = {.spec = spec, .value = &image_input};
   const struct training_input classes = {.spec = spec, .value = &label_input, .labels = &rule};
   (void)state;
-  if (dataset_open(spec, spec->data->train, "/", &dataset, &err))
+  if (dataset_open(spec, spec->data->train, &everything, &dataset, &err))
     fail_msg("%s", err.text);
   assert_int_equal(dataset_samples(dataset), 4);
   assert_int_equal(bind_column(dataset, "", &classes, &form, &err), 0);
@@ -317,7 +317,7 @@ static void links_are_followed_but_not_in_circles(void **state) {
   (void)state;
   snprintf(path, sizeof path, "%s/train/Dog/link", folder);
   assert_int_equal(symlink("../cat/more", path), 0);
-  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+  assert_int_equal(dataset_open(spec, spec->data->train, &everything, &dataset, &err), 0);
   assert_int_equal(dataset_samples(dataset), 5);
   dataset_close(dataset);
   unlink(path);
@@ -339,7 +339,7 @@ static void read_and_refuse(const char *train, const char *transforms, const cha
   float x[3 * 11 * 19];
   Weir__RunSpec *spec = make_spec(train, train, transforms);
   const struct training_input images = {.spec = spec, .value = &image_input};
-  assert_int_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+  assert_int_equal(dataset_open(spec, spec->data->train, &everything, &dataset, &err), 0);
   if (!bind_column(dataset, "", &images, &form, &err)) {
     memset(x, 0xff, sizeof x);
     read_samples(dataset, &form, indices, 1, x);

@@ -99,7 +99,7 @@ static struct dataset *open_columns(const char *columns, Weir__RunSpec **spec) {
   struct err err = ERR_NONE;
   struct dataset *dataset;
   *spec = make_spec(columns);
-  if (dataset_open(*spec, (*spec)->data->train, "/", &dataset, &err))
+  if (dataset_open(*spec, (*spec)->data->train, &everything, &dataset, &err))
     fail_msg("%s", err.text);
   return dataset;
 }
@@ -108,7 +108,7 @@ static void refuse(const char *columns, enum err_code code, const char *wanted) 
   struct err err = ERR_NONE;
   struct dataset *dataset;
   Weir__RunSpec *spec = make_spec(columns);
-  int got = dataset_open(spec, spec->data->train, "/", &dataset, &err);
+  int got = dataset_open(spec, spec->data->train, &everything, &dataset, &err);
   if (got != (int)code || !strstr(err.text, wanted))
     fail_msg("%d '%s' is not %d with '%s'", got, err.text, code, wanted);
   spec_free(spec);
@@ -213,13 +213,13 @@ static void damaged_arrays_never_crash_the_reader(void **state) {
   (void)state;
   for (size_t cut = 0; cut < size; cut++) {
     write_file("other.npy", bytes, cut);
-    assert_int_not_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+    assert_int_not_equal(dataset_open(spec, spec->data->train, &everything, &dataset, &err), 0);
   }
   for (size_t at = 0; at < size; at++)
     for (int bit = 0; bit < 8; bit++) {
       bytes[at] ^= (unsigned char)(1 << bit);
       write_file("other.npy", bytes, size);
-      if (dataset_open(spec, spec->data->train, "/", &dataset, &err) == 0)
+      if (dataset_open(spec, spec->data->train, &everything, &dataset, &err) == 0)
         dataset_close(dataset);
       bytes[at] ^= (unsigned char)(1 << bit);
     }

@@ -12,6 +12,7 @@
 
 #include "common/agree/float_setting.h"
 #include "common/agree/spec.h"
+#include "tests/support/worker/data_fixture.h"
 #include "tests/support/worker/format_fixture.h"
 #include "worker/data/formats/zip.h"
 
@@ -207,6 +208,14 @@ static void an_archive_that_contradicts_itself_is_refused(void **state) {
   refuse_archive(&archive, ERR_UNSUPPORTED, "is one of several parts of an archive");
 }
 
+static void an_archive_of_more_members_than_a_source_can_want_is_refused(void **state) {
+  struct archive archive = make_archive(0);
+  (void)state;
+  set(&archive, archive.end + 8, 20000, 2);
+  set(&archive, archive.end + 10, 20000, 2);
+  refuse_archive(&archive, ERR_UNSUPPORTED, "has 20000 members; at most 16384 are read");
+}
+
 static void a_member_that_is_not_what_it_announces_is_refused(void **state) {
   static const struct {
     int method, member;
@@ -263,13 +272,13 @@ static void damaged_archives_never_crash_the_reader(void **state) {
     struct archive archive = make_archive(method);
     for (size_t cut = 0; cut < archive.size; cut++) {
       write_file("a.npz", archive.bytes, cut);
-      assert_int_not_equal(dataset_open(spec, spec->data->train, "/", &dataset, &err), 0);
+      assert_int_not_equal(dataset_open(spec, spec->data->train, &everything, &dataset, &err), 0);
     }
     for (size_t at = 0; at < archive.size; at++)
       for (int bit = 0; bit < 8; bit += 7) {
         archive.bytes[at] ^= (unsigned char)(1 << bit);
         write_file("a.npz", archive.bytes, archive.size);
-        if (dataset_open(spec, spec->data->train, "/", &dataset, &err) == 0)
+        if (dataset_open(spec, spec->data->train, &everything, &dataset, &err) == 0)
           dataset_close(dataset);
         archive.bytes[at] ^= (unsigned char)(1 << bit);
       }
@@ -283,6 +292,7 @@ int main(void) {
       cmocka_unit_test(stored_and_deflated_arrays_are_read_alike),
       cmocka_unit_test(what_numpy_wrote_is_read_in_each_of_its_forms),
       cmocka_unit_test(an_archive_that_contradicts_itself_is_refused),
+      cmocka_unit_test(an_archive_of_more_members_than_a_source_can_want_is_refused),
       cmocka_unit_test(a_member_that_is_not_what_it_announces_is_refused),
       cmocka_unit_test(a_missing_array_is_named),
       cmocka_unit_test(damaged_archives_never_crash_the_reader),

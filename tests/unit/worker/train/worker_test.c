@@ -41,7 +41,7 @@ static int start(void **state) {
   process->coordinator.model = process->f->onnx;
   process->coordinator.model_bytes = process->f->onnx_bytes;
   process->options = (struct worker_options){.coordinator = process->coordinator.target,
-                                             .data_root = "/",
+                                             .data_root = {"/", false},
                                              .device = {.backend = backend_find("ref"), .name = "cpu"},
                                              .threads = 2,
                                              .leave_ms = WEEK_MS};

@@ -12,6 +12,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/text.h"
 
 /* How long room is kept for the message of a call: beyond it, its client is slow or gone. */
 enum { ROOM_KEPT_MS = 2000 };
@@ -403,12 +404,15 @@ int rpc_call_send(struct rpc_call *call, const void *reply, const struct rpc_pay
   return code;
 }
 
+/* A text may quote what the caller sent: it is one line all the same. */
 static void finish_locked(struct rpc_call *call, const struct err *err) {
   CHECK(!call->is_finished);
   call->is_finished = true;
   if (err && err->code) {
     call->status = err_grpc_status(err->code);
-    call->status_text = grpc_slice_from_copied_string(err->text);
+    char *text = text_copy_clean(err->text, sizeof err->text);
+    call->status_text = grpc_slice_from_copied_string(text);
+    free(text);
   }
   send_next_locked(call);
   put_and_unlock(call);

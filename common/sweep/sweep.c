@@ -196,15 +196,14 @@ static const char *reason_to_end(const struct sweep *sweep) {
   return bad >= BAD_INPUTS_MAX ? "no trial has a result, and the input of several was bad" : NULL;
 }
 
-/* Of all its runs. */
-static uint64_t rung_steps(const struct sweep *sweep, int rung) {
-  return (sweep->rungs[rung] - (rung > 0 ? sweep->rungs[rung - 1] : 0)) * sweep->spec->repeats;
-}
-
-/* Whether a trial may go on to a rung. */
+/* Whether a trial may go on to a rung, with all its runs. */
 static bool fits_budget(const struct sweep *sweep, int rung) {
   const Weir__SweepBudget *budget = sweep->spec->budget;
-  return !budget->has_steps || sweep->begun_steps + rung_steps(sweep, rung) <= budget->steps;
+  uint64_t steps = sweep->rungs[rung] - (rung > 0 ? sweep->rungs[rung - 1] : 0);
+  if (!budget->has_steps)
+    return true;
+  return !__builtin_mul_overflow(steps, sweep->spec->repeats, &steps) &&
+         !__builtin_add_overflow(steps, sweep->begun_steps, &steps) && steps <= budget->steps;
 }
 
 /* What a free slot does; NULL: nothing. */

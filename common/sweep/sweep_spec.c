@@ -15,7 +15,7 @@
 #include "common/sweep/searcher.h"
 #include "model/metrics/metric.h"
 
-enum { NAME_LENGTH_MAX = 30, POINTS_MAX = 1000 };
+enum { NAME_LENGTH_MAX = 30, POINTS_MAX = 1000, STEPS_MAX = 1000000000 };
 
 /* Values of a dimension, tried in the run spec. */
 struct attempt {
@@ -441,9 +441,14 @@ static int spec_with_value(const struct attempt *attempt, double position, Weir_
   return err->code;
 }
 
-/* By samples, each rung is another step, of whatever batch. */
+/* A run has no more steps than train.steps may be. By samples, each rung is another step, of whatever batch.
+ */
 static int check_apart(const Weir__SweepSpec *spec, const Weir__RunSpec *run, struct err *err) {
   const Weir__SweepSchedule *schedule = spec->schedule;
+  uint64_t last = schedule->n_rungs ? schedule->rungs[schedule->n_rungs - 1] : 0;
+  if ((is_by_samples(spec) ? last / run->train->batch + (last % run->train->batch > 0) : last) > STEPS_MAX)
+    return err_set(err, ERR_INVALID, "schedule.rungs: up to %s %llu a trial has more than %d steps",
+                   is_by_samples(spec) ? "sample" : "step", (unsigned long long)last, STEPS_MAX);
   for (size_t i = 1; i < schedule->n_rungs && is_by_samples(spec); i++)
     if (schedule->rungs[i] - schedule->rungs[i - 1] < run->train->batch)
       return err_set(err, ERR_INVALID,

@@ -39,8 +39,8 @@ def message_class(descriptor):
 
 
 class Attacker:
-    def __init__(self, seed, run, model):
-        self.random, self.run, self.model = random.Random(seed), run, model
+    def __init__(self, seed, run, model, sweep=""):
+        self.random, self.run, self.model, self.sweep = random.Random(seed), run, model, sweep
         self.version, self.block_elems = None, {}  # of the run, where it is served
 
     def blob(self):
@@ -65,6 +65,8 @@ class Attacker:
             return self.blob()
         if field.name == "run" and self.run and self.random.random() < 0.6:
             return self.run
+        if field.name == "sweep" and self.sweep and self.random.random() < 0.6:
+            return self.sweep
         return self.random.choice(TEXTS)
 
     def fill(self, message, density=0.6, depth=0):
@@ -142,10 +144,8 @@ class Attacker:
                 return
             message = getattr(message, field.name)
 
-    def submission(self, request_class):
-        """What a user would send, with a few things wrong."""
-        model, request = self.model, request_class()
-        spec = request.spec
+    def fill_spec(self, spec):
+        """As a user would."""
         spec.name, spec.model.onnx, spec.model.loss = "hostile", "m.onnx", "cross_entropy"
         spec.data.root = "/nowhere"
         for source in (spec.data.train, spec.data.eval):
@@ -153,6 +153,12 @@ class Attacker:
         spec.data.transforms.add().scale = 0.5
         spec.train.steps, spec.train.batch, spec.train.microbatches = 10, 16, 4
         spec.train.optimizer.lr = 0.1
+
+    def submission(self, request_class):
+        """What a user would send, with a few things wrong."""
+        model, request = self.model, request_class()
+        spec = request.spec
+        self.fill_spec(spec)
         for _ in range(self.random.choice((0, 1, 1, 2, 4))):
             self.twist(spec)
         if self.random.random() < 0.3:
@@ -246,7 +252,7 @@ def spy(attacker, channel, methods):
 
 
 def call(channel, method, wires):
-    """The status that the call ended with."""
+    """The status that the call ended with, and its text."""
     path = f"/{method.containing_service.full_name}/{method.name}"
     make = channel.stream_stream if method.client_streaming else channel.unary_stream
     stub = make(path, request_serializer=bytes, response_deserializer=bytes)
@@ -263,7 +269,14 @@ def call(channel, method, wires):
         sys.exit(f"{path}: no answer within {deadline} s: {wires[0][:200] if wires else b''}")
     if code in NO_ANSWERS:
         sys.exit(f"{path}: {code.name}: {text}: {wires[0][:200] if wires else b''}")
-    return code.name
+    return code.name, text
+
+
+def services(channel):
+    """All of ours that reflection shows, by name."""
+    database = ProtoReflectionDescriptorDatabase(channel)
+    pool = descriptor_pool.DescriptorPool(database)
+    return {name: pool.FindServiceByName(name) for name in database.get_services() if name.startswith("weir.")}
 
 
 def main():
@@ -274,15 +287,12 @@ def main():
     attacker = Attacker(seed, run, model)
     statuses = collections.Counter()
     with grpc.insecure_channel(target) as channel:
-        database = ProtoReflectionDescriptorDatabase(channel)
-        pool = descriptor_pool.DescriptorPool(database)
-        methods = [method for name in database.get_services() if name.startswith("weir.")
-                   for method in pool.FindServiceByName(name).methods]
+        methods = [method for service in services(channel).values() for method in service.methods]
         for number in range(count):
             method = methods[number % len(methods)]
             if method.name in ("Push", "Sums"):
                 spy(attacker, channel, methods)
-            statuses[f"{method.name} {call(channel, method, attacker.requests(method))}"] += 1
+            statuses[f"{method.name} {call(channel, method, attacker.requests(method))[0]}"] += 1
     print(json.dumps(statuses))
 
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 
 from harness import PATIENCE, PEER_PYTHON, Cluster, Folder, Skip, done_event, main, wait_for, weir
+from test_sweep import Sweep, write_sweep
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SEEDS, CALLS = (1, 2, 3), 150
@@ -16,11 +17,11 @@ def write_spec(folder, model, name, steps):
     return folder.file(f"{name}.yaml", text.replace("every_steps: 2}", "every_steps: 2, metrics: [top5]}"))
 
 
-def attack(address, seed, *arguments):
+def attack(address, seed, *arguments, client="hostile_client.py", calls=CALLS):
     """How many calls ended with which status."""
     if not os.path.exists(PEER_PYTHON):
         raise Skip("build/venv could not be made (PyPI out of reach)")
-    done = subprocess.run([PEER_PYTHON, os.path.join(HERE, "hostile_client.py"), address, str(seed), str(CALLS),
+    done = subprocess.run([PEER_PYTHON, os.path.join(HERE, client), address, str(seed), str(calls),
                            *arguments], capture_output=True, text=True, timeout=PATIENCE * 3)
     assert done.returncode == 0, f"seed {seed}: {done.stdout}{done.stderr}"
     return json.loads(done.stdout)
@@ -57,6 +58,21 @@ def test_hostile_messages_get_a_status_and_leave_nothing_behind():
                  "the false members' end")
         assert train(folder, cluster, spec, "after.jsonl") == before
         assert_alive(cluster)
+
+
+def test_hostile_sweeps_are_refused_in_a_line_and_hold_up_nobody():
+    with Folder() as folder, Cluster(folder, servers=0, workers=0) as cluster:
+        path = write_sweep(folder)
+        for seed in SEEDS:
+            sweep = Sweep(cluster, path)
+            model = next(name for name in os.listdir(folder.path) if name.endswith(".onnx"))
+            attack(cluster.address, seed, sweep.id, folder.file(model), client="hostile_sweeps.py", calls=90)
+            assert_alive(cluster)
+        for left in json.loads(weir("sweep", "status", "--json", "--coordinator", cluster.address).stdout):
+            weir("sweep", "stop", left["sweep"], "--coordinator", cluster.address)
+        sweep = Sweep(cluster, path)
+        wait_for(lambda: sum(run["state"] == "queued" and run.get("sweep") == sweep.id
+                             for run in cluster.json("runs", "--all")) == 3, "the trials of a sweep that means well")
 
 
 if __name__ == "__main__":

@@ -56,6 +56,8 @@ static void trial_drive(struct coordinator_service *shell, struct shell_sweep *s
   struct err err = ERR_NONE;
   if (coordinator_run_spec(shell->core, id)) {
     trial_go_on(shell, sweep, trial, repeat);
+  } else if (coordinator_live_runs(shell->core) >= RUNS_LIVE_MAX || run->is_forking) {
+    ; /* at a later tick */
   } else if (run->is_refused || sweep_repeat_spec(sweep->sweep, trial, repeat, &spec, &err)) {
     if (err.code)
       log_event(LOG_WARN, "coordinator", "trial_refused", "run=%s reason=\"%s\"", id, err.text);
@@ -63,8 +65,6 @@ static void trial_drive(struct coordinator_service *shell, struct shell_sweep *s
                      &(struct sweep_outcome){
                          .repeat = repeat, .failure = "its values cannot be used", .is_bad_input = true});
     sweep->is_due = true;
-  } else if (coordinator_live_runs(shell->core) >= RUNS_LIVE_MAX || run->is_forking) {
-    spec_free(spec); /* at a later tick */
   } else if (trial->parent >= 0) {
     trial_fork(shell, sweep, trial, repeat, spec);
   } else {

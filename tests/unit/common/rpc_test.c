@@ -261,13 +261,13 @@ static void stopping_with_parked_calls_ends_them(void **state) {
   }
 }
 
-static void an_error_carries_the_target_and_the_servers_text(void **state) {
+static void an_error_carries_the_target_and_the_servers_text_in_one_line(void **state) {
   struct rpc_fixture *f = *state;
   struct waiter waiter;
   char expected[128];
-  waiter_start(&waiter, f, "elsewhere", NULL, patience_ms());
+  waiter_start(&waiter, f, "else\n\x1b[2Jwhere", NULL, patience_ms());
   rpc_fixture_wait(f, &waiter.n_done, 1);
-  snprintf(expected, sizeof expected, "%s: no run 'elsewhere'", f->target);
+  snprintf(expected, sizeof expected, "%s: no run 'else??[2Jwhere'", f->target);
   assert_int_equal(waiter.err.code, ERR_NOT_FOUND);
   assert_string_equal(waiter.err.text, expected);
 }
@@ -464,7 +464,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(a_parked_call_whose_client_cancels_is_closed, setup, teardown),
       cmocka_unit_test_setup_teardown(a_call_ends_at_its_deadline, setup, teardown),
       cmocka_unit_test_setup_teardown(stopping_with_parked_calls_ends_them, setup, teardown),
-      cmocka_unit_test_setup_teardown(an_error_carries_the_target_and_the_servers_text, setup, teardown),
+      cmocka_unit_test_setup_teardown(an_error_carries_the_target_and_the_servers_text_in_one_line, setup,
+                                      teardown),
       cmocka_unit_test_setup_teardown(a_method_that_is_not_served_is_unsupported, setup, teardown),
       cmocka_unit_test_setup_teardown(an_unreachable_target_is_named_quickly_and_clearly, setup, teardown),
       cmocka_unit_test_setup_teardown(retries_reach_a_server_that_starts_late, setup, teardown),

@@ -86,6 +86,20 @@ static void what_a_spec_says_wrongly_of_other_sweeps_is_named(void **state) {
   }
 }
 
+static void a_trial_has_no_more_steps_than_a_run(void **state) {
+  static const char *const settings[][2] = {
+      {"schedule.rungs=[1, 18446744073709551615]", "schedule.unit=steps"},
+      {"schedule.rungs=[1000, 18446744073709551615]", "schedule.unit=samples"},
+      {"schedule.rungs=[1000, 32000000001]", "schedule.unit=samples"}, /* of the least batch, 32 */
+      {"schedule.rungs=[1, 1000000001]", "schedule.unit=steps"}};
+  struct err err;
+  (void)state;
+  for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+    assert_null(sweep_spec_of(sweep_asha_text, settings[i], 2, &err));
+    assert_non_null(strstr(err.text, "schedule.rungs: up to s"));
+  }
+}
+
 static void what_does_not_go_with_repeats_is_named(void **state) {
   const char *settings[] = {"repeats=3", NULL};
   static const char *const wrong[][2] = {
@@ -267,6 +281,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_a_spec_says_wrongly_is_named_by_key),
       cmocka_unit_test(what_a_spec_says_wrongly_of_other_sweeps_is_named),
+      cmocka_unit_test(a_trial_has_no_more_steps_than_a_run),
       cmocka_unit_test(what_does_not_go_with_repeats_is_named),
       cmocka_unit_test(what_a_fork_cannot_have_is_refused_in_a_population),
       cmocka_unit_test(what_a_population_says_wrongly_is_named_by_key),

@@ -249,15 +249,16 @@ static void say_workers(const struct coordinator *coordinator, const struct run 
   say_served_before(coordinator, run, clauses);
 }
 
-/* Whether `other` has a worker with the labels that the run requires. */
+/* Whether `other` has a worker with the labels that the run requires, or is about to have one as its own. */
 static bool has_suited(const struct coordinator *coordinator, const struct run *other,
                        const struct run *run) {
-  for (int i = 0; i < coordinator->n_members; i++) {
-    const struct member *member = coordinator->members[i];
-    if ((coordinator_seat_of(member, other) || member->reserved_for == other) &&
-        coordinator_has_labels(run, member))
+  for (int i = 0; i < other->n_seats; i++)
+    if (coordinator_has_labels(run, other->seats[i]->worker))
       return true;
-  }
+  for (int i = 0; i < coordinator->n_members && other->claim.reserved > 0; i++)
+    if (coordinator->members[i]->reserved_for == other &&
+        coordinator_has_labels(run, coordinator->members[i]))
+      return true;
   return false;
 }
 

@@ -9,6 +9,7 @@
 #include "server/coordinator/state/candidates.h"
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/state.h"
+#include "server/coordinator/state/sweep_kind.h"
 
 enum { VALUES_SAID_MAX = 4 };
 
@@ -30,23 +31,25 @@ static bool is_there(const struct member *member) {
   return member->role == WEIR__ROLE__WORKER && coordinator_is_usable(member);
 }
 
-/* The label of the worker with that key; NULL where it has none, or a worker before it has the same. */
-static const char *new_value(const struct coordinator *coordinator, int worker, const char *key) {
-  const struct member *member = coordinator->members[worker];
-  const char *value = is_there(member) ? labels_find(member->labels, key) : NULL, *other;
-  for (int i = 0; i < worker && value; i++)
-    if (is_there(coordinator->members[i]) && (other = labels_find(coordinator->members[i]->labels, key)) &&
-        strcmp(other, value) == 0)
-      return NULL;
-  return value;
+static bool is_among(const char *const *values, int n, const char *value) {
+  for (int i = 0; i < n; i++)
+    if (strcmp(values[i], value) == 0)
+      return true;
+  return false;
 }
 
 /* Returns how many values of the key there are. */
 static int say_values(const struct coordinator *coordinator, const char *key, struct text *text) {
+  const char **values =
+      arena_new(&coordinator->actions->arena, (size_t)coordinator->n_members * sizeof *values);
   int n = 0;
   for (int i = 0; i < coordinator->n_members; i++) {
-    const char *value = new_value(coordinator, i, key);
-    if (value && n++ < VALUES_SAID_MAX)
+    const struct member *member = coordinator->members[i];
+    const char *value = is_there(member) ? labels_find(member->labels, key) : NULL;
+    if (!value || is_among(values, n, value))
+      continue;
+    values[n++] = value;
+    if (n <= VALUES_SAID_MAX)
       text_add(text, "%s%s=%s", *text->bytes ? ", " : "", key, value);
   }
   if (n > VALUES_SAID_MAX)
@@ -72,10 +75,11 @@ char *coordinator_missing_labels(const struct coordinator *coordinator, const st
   if (required.n == 0)
     return NULL;
   text.bytes[0] = values.bytes[0] = keys.bytes[0] = 0;
-  for (int i = 0; i < coordinator->n_members; i++) {
-    all += is_there(coordinator->members[i]);
-    suited += is_there(coordinator->members[i]) && coordinator_has_labels(run, coordinator->members[i]);
-  }
+  for (int i = 0; i < coordinator->n_members; i++)
+    if (is_there(coordinator->members[i])) {
+      all++;
+      suited += coordinator_has_labels(run, coordinator->members[i]);
+    }
   if (all == 0 || suited >= needed)
     return NULL;
   say_count(&text, suited, all, required.n == 1);
@@ -86,22 +90,22 @@ char *coordinator_missing_labels(const struct coordinator *coordinator, const st
                     *keys.bytes ? "; none has a label " : "", keys.bytes);
 }
 
-/* The first worker that is there and of another kind than the run's sweep; NULL: none. */
-static const struct member *find_stranger(const struct coordinator *coordinator, const struct run *run) {
-  for (int i = 0; i < coordinator->n_members; i++)
-    if (is_there(coordinator->members[i]) && !coordinator_worker_fits(run, coordinator->members[i]))
-      return coordinator->members[i];
-  return NULL;
-}
-
 char *coordinator_missing_kind(const struct coordinator *coordinator, const struct run *run,
                                uint32_t needed) {
-  const struct member *stranger = find_stranger(coordinator, run);
+  const struct member *stranger = NULL; /* the first one */
   uint32_t fitting = 0, all = 0;
   char *mismatch, *text;
+  if (!sweep_kind_of(run))
+    return NULL;
   for (int i = 0; i < coordinator->n_members; i++) {
-    all += is_there(coordinator->members[i]);
-    fitting += is_there(coordinator->members[i]) && coordinator_worker_fits(run, coordinator->members[i]);
+    const struct member *member = coordinator->members[i];
+    if (!is_there(member))
+      continue;
+    all++;
+    if (coordinator_worker_fits(run, member))
+      fitting++;
+    else if (!stranger)
+      stranger = member;
   }
   if (!stranger || fitting >= needed)
     return NULL;

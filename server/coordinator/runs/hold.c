@@ -63,8 +63,11 @@ void coordinator_raise_hold(struct coordinator *coordinator, struct run *run, ui
 
 /* Those that loaded or kept the run before it was raised. */
 static void tell_servers(struct coordinator *coordinator, struct run *run) {
-  uint64_t hold = coordinator_run_bound(run);
-  for (int i = 0; i < run->n_servers && !run->is_load_due; i++) {
+  uint64_t hold;
+  if (run->n_servers == 0 || run->is_load_due)
+    return;
+  hold = coordinator_run_bound(run);
+  for (int i = 0; i < run->n_servers; i++) {
     struct run_server *server = &run->servers[i];
     bool is_reached = run->state == WEIR__RUN_STATE__HELD && !server->is_told_reached;
     if (!server->member || !server->is_loaded || (server->told_hold == hold && !is_reached))

@@ -4,6 +4,7 @@
 #include "server/coordinator/shares/share.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/memory.h"
 
@@ -46,23 +47,49 @@ struct sharing {
   int *queue;           /* [n_pools] */
 };
 
-static int compare_ranks(const void *left, const void *right) {
-  const struct ranked *a = left, *b = right;
+static bool is_before(const struct ranked *a, const struct ranked *b) {
   if (a->priority != b->priority)
-    return a->priority > b->priority ? -1 : 1;
-  if (a->place != b->place)
-    return a->place < b->place ? -1 : 1;
-  return a->claim - b->claim;
+    return a->priority > b->priority;
+  return a->place != b->place ? a->place < b->place : a->claim < b->claim;
 }
 
-static void rank_claims(struct sharing *s) {
-  bool is_ranked = true;
-  for (int i = 0; i < s->n; i++) {
-    s->ranks[i] = (struct ranked){s->claims[i].priority, s->claims[i].place, i};
-    is_ranked &= i == 0 || compare_ranks(&s->ranks[i - 1], &s->ranks[i]) < 0;
+/* Where the ranked ones from `begin` on end. */
+static int end_of_ranked(const struct ranked *ranks, int begin, int n) {
+  int end = begin + 1;
+  while (end < n && is_before(&ranks[end - 1], &ranks[end]))
+    end++;
+  return end;
+}
+
+/* [begin, middle) and [middle, end), which are ranked, become one. spare: room for the first. */
+static void merge(struct ranked *ranks, int begin, int middle, int end, struct ranked *spare) {
+  int n = middle - begin, a = 0, b = middle, to = begin;
+  memcpy(spare, ranks + begin, (size_t)n * sizeof *ranks);
+  while (a < n && b < end)
+    ranks[to++] = is_before(&ranks[b], &spare[a]) ? ranks[b++] : spare[a++];
+  memcpy(ranks + to, spare + a, (size_t)(n - a) * sizeof *ranks);
+}
+
+/* Of the ranked stretches each two become one. Returns how many there are then. */
+static int merge_pairs(struct ranked *ranks, int n, struct ranked *spare) {
+  int count = 0;
+  for (int begin = 0, end; begin < n; begin = end, count++) {
+    int middle = end_of_ranked(ranks, begin, n);
+    end = middle < n ? end_of_ranked(ranks, middle, n) : n;
+    if (middle < end)
+      merge(ranks, begin, middle, end, spare);
   }
-  if (!is_ranked)
-    qsort(s->ranks, (size_t)s->n, sizeof *s->ranks, compare_ranks);
+  return count;
+}
+
+/* Most are in the order of submission, those that wait behind those that have begun: few stretches. */
+static void rank_claims(struct sharing *s) {
+  struct ranked *spare = mem_new((size_t)s->n * sizeof *spare);
+  for (int i = 0; i < s->n; i++)
+    s->ranks[i] = (struct ranked){s->claims[i].priority, s->claims[i].place, i};
+  while (merge_pairs(s->ranks, s->n, spare) > 1)
+    ;
+  free(spare);
 }
 
 static void sharing_init(struct sharing *s, int n_kinds) {

@@ -8,11 +8,9 @@
 enum { LEFT_OUT_MS = 10000, CUT_OFF_MS = 60000 };
 
 bool coordinator_may_serve(const struct run *run, const struct member *member) {
-  if (member->role != WEIR__ROLE__WORKER || member->reserved_for)
+  if (member->n_seats > 0 || member->reserved_for || member->role != WEIR__ROLE__WORKER)
     return false;
-  if (!coordinator_is_usable(member) || member->n_seats > 0)
-    return false;
-  return coordinator_suits(run, member);
+  return coordinator_is_usable(member) && coordinator_suits(run, member);
 }
 
 static bool has_refused(const struct run *run, const struct member *worker) {

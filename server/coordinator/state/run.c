@@ -198,8 +198,9 @@ uint64_t coordinator_last_version(const struct run *run) {
 
 uint64_t coordinator_run_hold(const struct run *run) {
   const Weir__TrainSpec *train = run->spec->train;
-  bool is_end = plan_is_known(&run->plan) && train->hold >= coordinator_last_version(run);
-  return train->has_hold && !is_end ? train->hold : UINT64_MAX;
+  if (!train->has_hold || (plan_is_known(&run->plan) && train->hold >= coordinator_last_version(run)))
+    return UINT64_MAX;
+  return train->hold;
 }
 
 bool coordinator_stands(const struct run *run) {

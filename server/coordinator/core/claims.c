@@ -227,6 +227,17 @@ static struct member *find_free(const struct coordinator *coordinator, const str
   return found;
 }
 
+/* One that no run has, nor is about to have, whichever may be given it. */
+static bool is_any_free(const struct coordinator *coordinator) {
+  for (int i = 0; i < coordinator->n_members; i++) {
+    const struct member *member = coordinator->members[i];
+    if (member->n_seats == 0 && !member->reserved_for && member->role == WEIR__ROLE__WORKER &&
+        coordinator_is_usable(member))
+      return true;
+  }
+  return false;
+}
+
 /* How gladly its run lets the worker go. */
 static int looseness(const struct seat *seat) {
   if (seat->state == SEAT_LOADING)
@@ -264,10 +275,10 @@ static bool is_replaceable(struct coordinator *coordinator, struct run *run) {
 }
 
 /* The run has no more than its share. For a worker that others require there may be another kind of worker.
- */
-static bool can_do_without(struct coordinator *coordinator, const struct seat *seat) {
+   has_free: some worker is. */
+static bool can_do_without(struct coordinator *coordinator, const struct seat *seat, bool has_free) {
   if (!seat->worker->sought)
-    return find_free(coordinator, seat->run) != NULL;
+    return has_free && find_free(coordinator, seat->run) != NULL;
   for (int i = 0; i < coordinator->n_runs; i++)
     coordinator->runs[i]->claim.is_asked = false;
   return is_replaceable(coordinator, seat->run);
@@ -290,6 +301,7 @@ static bool may_take_whole(const struct coordinator *coordinator, const struct m
 /* A worker that another run has beyond its share, or for which there is another that it may be given. */
 static struct seat *find_lent(struct coordinator *coordinator, const struct run *run) {
   struct seat *found = NULL;
+  bool has_free = is_any_free(coordinator);
   for (int i = 0; i < coordinator->n_members; i++) {
     struct seat *seat = seat_in(coordinator->members[i]);
     const struct run *lender = seat ? seat->run : NULL;
@@ -298,7 +310,7 @@ static struct seat *find_lent(struct coordinator *coordinator, const struct run 
       continue;
     if (!lending_may_take(coordinator, seat, run) || !may_take_whole(coordinator, seat->worker, run) ||
         (found && !is_looser(run, seat, found)) ||
-        (lender->claim.owned <= lender->claim.whole && !can_do_without(coordinator, seat)))
+        (lender->claim.owned <= lender->claim.whole && !can_do_without(coordinator, seat, has_free)))
       continue;
     found = seat;
   }

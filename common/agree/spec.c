@@ -314,6 +314,18 @@ static const ProtobufCFieldDescriptor *listed(const ProtobufCMessageDescriptor *
   return several && several->descriptor == field->descriptor ? several : field;
 }
 
+/* A list of which one message, or several, are to be given. */
+static bool is_empty_list(const ProtobufCMessageDescriptor *type, const ProtobufCFieldDescriptor *field,
+                          const yaml_node_t *value) {
+  char single[64];
+  const ProtobufCFieldDescriptor *one;
+  if (value->type != YAML_SEQUENCE_NODE || value->data.sequence.items.top > value->data.sequence.items.start)
+    return false;
+  snprintf(single, sizeof single, "%.*s", (int)strlen(field->name) - 1, field->name);
+  one = protobuf_c_message_descriptor_get_field_by_name(type, single);
+  return one && one->type == PROTOBUF_C_TYPE_MESSAGE && one->descriptor == field->descriptor;
+}
+
 static int read_message(struct reader *reader, yaml_node_t *node, ProtobufCMessage *message,
                         const char *path) {
   /* of an entry of a mapping the key is there */
@@ -334,6 +346,8 @@ static int read_message(struct reader *reader, yaml_node_t *node, ProtobufCMessa
       return fail_unknown_key(reader, key, message->descriptor, path);
     path_join(sub, sizeof sub, path, field->name);
     field = listed(message->descriptor, field, value);
+    if (is_empty_list(message->descriptor, field, value))
+      return reader_fail(reader, key, "%s: the list is empty", sub);
     if (seen[field - message->descriptor->fields])
       return reader_fail(reader, key, "%s is given twice", sub);
     seen[field - message->descriptor->fields] = true;

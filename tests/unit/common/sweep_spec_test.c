@@ -57,6 +57,8 @@ static void what_a_spec_says_wrongly_is_named_by_key(void **state) {
   assert_refused("constraint={metric: loss, min: 2, max: 1}", "constraint.min: ");
   assert_refused("objective={metric: acuracy}", "objective.metric: 'acuracy'");
   assert_refused("objective={goal: best}", "objective.goal: ");
+  assert_refused("objective=[]", "objective: the list is empty");
+  assert_refused("objectives=[]", "objectives: the list is empty");
   assert_refused("from=[search-012345]", "from: the searcher 'random' does not learn");
   assert_refused("repeats=0", "repeats: 0 is not from 1 to 100");
   assert_refused("repeats=101", "repeats: 101 is not from 1 to 100");

@@ -105,6 +105,10 @@ struct model_memory {
 };
 void model_memory(const struct model *model, struct model_memory *out);
 
+/* Multiply-adds of a sample, forward: a whole number, at least 1. samples: of a microbatch, as it was opened.
+ */
+uint64_t model_multiply_adds(const struct model *model, int64_t samples);
+
 /* The initial flat parameter vector (f32[elems of block]) or statistics state of one block, from the file.
    Zeros where the file has it in pieces. */
 void model_initial_block(const struct model *model, uint32_t block, float *out);

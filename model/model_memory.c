@@ -1,4 +1,5 @@
-/* What a model needs in memory. */
+/* What a model needs: memory, and multiply-adds. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,4 +43,13 @@ void model_memory(const struct model *model, struct model_memory *out) {
     out->weights_bytes += value_bytes(value);
     out->file_bytes += value->param < 0 || !value->pieces ? value_bytes(value) : 0;
   }
+}
+
+uint64_t model_multiply_adds(const struct model *model, int64_t samples) {
+  double all = 0;
+  for (int n = 0; n < model->eval->n_nodes; n++) {
+    const struct node *node = model->eval->nodes[n];
+    all += node->op->multiply_adds ? node->op->multiply_adds(model->eval, node) : 0;
+  }
+  return (uint64_t)fmin(fmax(all / (double)samples, 1), 0x1p53);
 }

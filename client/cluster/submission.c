@@ -173,44 +173,76 @@ static int uploading_send_pieces(const struct uploading *uploading, const Weir__
   return err->code;
 }
 
+bool submission_blames_sweep(const struct err *err) {
+  static const char *const keys[] = {"from: ", "space."};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if (err->code == ERR_INVALID && strncmp(err->text, keys[i], strlen(keys[i])) == 0)
+      return true;
+  return false;
+}
+
 /* What the coordinator found wrong in a spec is to be put right in its file: "FILE: " in place of "HOST:PORT:
  * ".
  */
 static int blame_spec(const struct submission *submission, const char *target, struct err *err) {
-  static const char from[] = "from: ";
   size_t length = strlen(target);
   bool is_spec = err->code == ERR_INVALID || err->code == ERR_UNSUPPORTED;
   if (!is_spec || !submission->path || strncmp(err->text, target, length) != 0 ||
       strncmp(err->text + length, ": ", 2) != 0)
     return err->code;
   memmove(err->text, err->text + length + 2, strlen(err->text + length + 2) + 1);
-  if (submission->sweep && strncmp(err->text, from, sizeof from - 1) == 0)
-    return err->code; /* in the sweep's spec */
+  if (submission->sweep && submission_blames_sweep(err))
+    return err->code;
   return err_prefix(err, "%s", submission->path);
 }
 
-/* The spec, then the model in chunks. */
-static int submission_upload(const struct submission *submission, struct rpc_reader *reader,
-                             struct err *err) {
-  Weir__SubmitRequest first = WEIR__SUBMIT_REQUEST__INIT;
-  first.spec = submission->spec;
-  first.model_bytes = submission->onnx_size;
-  first.has_pieces = submission->pieces.read != NULL;
-  first.sweep = (Weir__SweepSpec *)submission->sweep;
-  if (rpc_reader_send(reader, &first, err))
-    return err->code;
-  for (size_t sent = 0; sent < submission->onnx_size;) {
+/* A model that is sent. */
+struct sending {
+  struct rpc_reader *reader;
+  const void *onnx;
+  size_t size_bytes;
+  bool is_last; /* nothing comes behind it */
+};
+
+static int send_model(const struct sending *sending, struct err *err) {
+  for (size_t sent = 0; sent < sending->size_bytes;) {
     Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;
-    size_t left = submission->onnx_size - sent;
-    if (left <= RPC_CHUNK_BYTES && !submission->pieces.read && submission_pass_return(err))
+    size_t left = sending->size_bytes - sent;
+    if (left <= RPC_CHUNK_BYTES && sending->is_last && submission_pass_return(err))
       return err->code;
-    request.chunk.data = (uint8_t *)submission->onnx + sent;
+    request.chunk.data = (uint8_t *)sending->onnx + sent;
     request.chunk.len = left < RPC_CHUNK_BYTES ? left : RPC_CHUNK_BYTES;
-    if (rpc_reader_send(reader, &request, err))
+    if (rpc_reader_send(sending->reader, &request, err))
       return err->code;
     sent += request.chunk.len;
   }
   return ERR_OK;
+}
+
+/* The spec, then the models in chunks. */
+static int submission_upload(const struct submission *submission, struct rpc_reader *reader,
+                             struct err *err) {
+  Weir__SubmitRequest first = WEIR__SUBMIT_REQUEST__INIT;
+  uint64_t *file_bytes = mem_new(submission->n_files * sizeof *file_bytes + 1);
+  size_t last = submission->n_files; /* of the models that are sent, from 1; 0: the spec's own */
+  for (size_t i = 0; i < submission->n_files; i++)
+    file_bytes[i] = submission->files[i].onnx ? submission->files[i].size_bytes : 0;
+  while (last > 0 && file_bytes[last - 1] == 0)
+    last--;
+  first.spec = submission->spec;
+  first.model_bytes = submission->onnx_size;
+  first.has_pieces = submission->pieces.read != NULL;
+  first.sweep = (Weir__SweepSpec *)submission->sweep;
+  first.file_bytes = file_bytes;
+  first.n_file_bytes = submission->n_files;
+  if (rpc_reader_send(reader, &first, err) == 0)
+    send_model(&(struct sending){reader, submission->onnx, submission->onnx_size,
+                                 last == 0 && !submission->pieces.read},
+               err);
+  for (size_t i = 0; i < last && !err->code; i++)
+    send_model(&(struct sending){reader, submission->files[i].onnx, file_bytes[i], i + 1 == last}, err);
+  free(file_bytes);
+  return err->code;
 }
 
 /* Once all was sent the run may be there: who interrupts then has to wait for its id, to tell or to cancel.

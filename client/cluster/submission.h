@@ -9,9 +9,18 @@
 #include "spec.pb-c.h"
 #include "sweep.pb-c.h"
 
+/* A model file beside that of the spec. */
+struct submission_model {
+  char *path;
+  void *onnx; /* NULL: it is the same model */
+  size_t size_bytes;
+};
+
 struct submission {
   Weir__RunSpec *spec;
   const Weir__SweepSpec *sweep; /* borrowed: its trials begin with the spec; NULL: a run is submitted */
+  const struct submission_model *files; /* [n_files] borrowed: the files of the sweep's space */
+  size_t n_files;
   void *onnx;
   size_t onnx_size;
   struct piece_source pieces; /* that the file names; read NULL where it names none */
@@ -39,5 +48,7 @@ int submission_open_model(struct submission *submission, const char *path, struc
    stop (see client/cluster/stop.h); UNAVAILABLE worded for people. */
 int submission_send(const struct submission *submission, struct connection *connection, char **run,
                     struct err *err);
+/* Whether the coordinator's error begins with a key of the sweep's spec. */
+bool submission_blames_sweep(const struct err *err);
 
 #endif

@@ -25,6 +25,7 @@ static int dry_run(const struct sweep_submission *submission, struct err *err) {
   struct sweep *sweep;
   if (sweep_new(spec, base, &sweep, err))
     return err->code;
+  sweep_set_models(sweep, submission->models);
   if (spec->repeats == 1)
     printf("%u trials at a time, of %u microbatches each: at most %u executors help\n", spec->concurrency,
            base->train->microbatches, spec->concurrency * base->train->microbatches);

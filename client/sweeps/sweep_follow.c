@@ -389,19 +389,20 @@ static int append_lineage(const Weir__SweepInfo *info, const Weir__SweepTrial *b
 }
 
 static int write_best_spec(const Weir__SweepInfo *info, const Weir__SweepTrial *best,
-                           const struct submission *submission, const char *path, struct err *err) {
+                           const struct sweep_submission *sweep, const char *path, struct err *err) {
   const Weir__SweepSchedule *schedule = info->spec->schedule;
+  const struct submission *submission = &sweep->submission;
   char **settings = mem_new((best->n_values + 3) * sizeof *settings);
-  char *model = realpath(submission->model_path, NULL);
+  char *model = sweep_submission_model(sweep, best);
   struct spec_source source = {.file = submission->path, .settings = (const char *const *)settings};
   int n = 0;
-  settings[n++] = mem_printf("model.onnx=%s", model ? model : submission->model_path);
   if (schedule->n_rungs && submission->spec->train->has_epochs)
     settings[n++] = mem_strdup("train.epochs=null");
   if (schedule->n_rungs)
     settings[n++] = mem_printf("train.steps=%" PRIu64, sweep_run_step_at(info, best, schedule->n_rungs));
   for (size_t i = 0; i < best->n_values; i++)
     settings[n++] = mem_printf("%s=%s", best->values[i]->path, best->values[i]->value);
+  settings[n++] = mem_printf("model.onnx=%s", model);
   source.n_settings = n;
   if (spec_source_write(&source, path, err) == 0 && best->has_parent)
     append_lineage(info, best, path, err);
@@ -422,7 +423,7 @@ int sweep_write_best(struct connection *connection, const Weir__SweepInfo *info,
     wanted.run = best->run;
     export.path = onnx;
     if (download_export(connection, &wanted, &export, err) == 0)
-      write_best_spec(info, best, &submission->submission, yaml, err);
+      write_best_spec(info, best, submission, yaml, err);
   }
   free(onnx);
   free(yaml);

@@ -25,9 +25,25 @@ struct private_sweep {
   Weir__SweepInfo *info;
 };
 
+/* The sweep's spec, the run spec, its model. */
+enum { INPUTS = 3 };
+
+/* What the user gives; ends with NULL, and is freed by the caller. */
+static const char **list_inputs(const struct private_sweep *own) {
+  const struct sweep_submission *sweep = own->sweep;
+  const char **inputs = mem_new((INPUTS + sweep->n_files + 1) * sizeof *inputs);
+  int n = 0;
+  inputs[n++] = own->args->arguments[0];
+  inputs[n++] = sweep->submission.path;
+  inputs[n++] = sweep->submission.model_path;
+  for (size_t i = 0; i < sweep->n_files; i++)
+    inputs[n++] = sweep->files[i].path;
+  return inputs;
+}
+
 static int folder_begin(struct private_sweep *own, struct err *err) {
   const struct submission *submission = &own->sweep->submission;
-  const char *inputs[] = {own->args->arguments[0], submission->path, submission->model_path, NULL};
+  const char **inputs;
   char sha256[SHA256_HEX_SIZE];
   struct run_file was = {0};
   struct err none = ERR_NONE;
@@ -39,9 +55,11 @@ static int folder_begin(struct private_sweep *own, struct err *err) {
     return err->code;
   sha256_hex(submission->onnx, submission->onnx_size, sha256);
   own->file.model_sha256 = mem_strdup(sha256);
-  if (result_dir_make(own->out, args_flag(own->args, "force"), inputs, &own->absolute, err))
-    return err->code;
-  return run_file_write(own->absolute, &own->file, err);
+  inputs = list_inputs(own);
+  if (result_dir_make(own->out, args_flag(own->args, "force"), inputs, &own->absolute, err) == 0)
+    run_file_write(own->absolute, &own->file, err);
+  free(inputs);
+  return err->code;
 }
 
 static int prepare(struct private_sweep *own, struct err *err) {

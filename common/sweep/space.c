@@ -127,7 +127,7 @@ static int make_values(const struct making *making, struct err *err) {
   const Weir__Dimension *from = making->from;
   int given = (from->n_choice > 0) + (from->n_uniform > 0) + (from->n_log > 0) + (from->n_files > 0);
   if (given != 1)
-    return err_set(err, ERR_INVALID, "space.%s: wants one of choice, uniform and log, %s", from->path,
+    return err_set(err, ERR_INVALID, "space.%s: wants one of choice, uniform, log and files, %s", from->path,
                    given ? "not several" : "with values");
   making->to->is_files = from->n_files > 0;
   if (from->n_choice)
@@ -258,6 +258,13 @@ void space_free(struct space *space) {
 int space_find(const struct space *space, const char *path) {
   for (int i = 0; i < space->n; i++)
     if (strcmp(space->dimensions[i].path, path) == 0)
+      return i;
+  return -1;
+}
+
+int space_files(const struct space *space) {
+  for (int i = 0; i < space->n; i++)
+    if (space->dimensions[i].is_files)
       return i;
   return -1;
 }

@@ -25,7 +25,7 @@ struct condition {
 struct dimension {
   const char *path; /* "train.optimizer.lr" */
   enum dimension_kind kind;
-  bool is_files;              /* a choice of files */
+  bool is_files;              /* a choice of files: that of model.onnx */
   uint32_t n_values;          /* of a choice, and of a number with a step; 0: any number between the bounds */
   const char *const *choices; /* char *[n_values]; NULL of a number */
   double low, high;  /* a number's least and greatest value; with a step, high is low plus a multiple */
@@ -53,6 +53,7 @@ int space_make(const Weir__SweepSpec *spec, struct space **out, struct err *err)
 void space_free(struct space *space); /* NULL is ignored */
 
 int space_find(const struct space *space, const char *path); /* the dimension's index; -1: there is none */
+int space_files(const struct space *space);                  /* likewise, of files */
 
 /* The text of the value at a position (or of the choice with that index): what goes into a trial's spec and
    into the sweep's log. Numbers have the dimension's step, or six significant digits (more only where the

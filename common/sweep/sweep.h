@@ -82,6 +82,12 @@ struct sweep_earlier {
   bool has_failed;
 };
 
+/* A model of a sweep whose space has several. */
+struct sweep_model {
+  double multiply_adds; /* of a sample */
+  const char *sha256;
+};
+
 struct sweep {
   Weir__SweepSpec *spec;
   Weir__RunSpec *base;
@@ -89,15 +95,16 @@ struct sweep {
   int n_objectives;
   bool are_max[SWEEP_OBJECTIVES_MAX]; /* their goals */
   bool is_max;                        /* the first one's */
-  bool costs_differ;                  /* between trials */
-  bool is_by_samples;                 /* rungs are numbers of samples, not of steps */
-  uint64_t rungs[SWEEP_RUNGS_MAX];    /* ascending; a single 0: the end of the run, whatever step that is */
+  bool costs_differ;                  /* between trials, by their spec alone */
+  struct sweep_model *models; /* [1 + files of the space] the run spec's first; NULL: they were not told */
+  bool is_by_samples;         /* rungs are numbers of samples, not of steps */
+  uint64_t rungs[SWEEP_RUNGS_MAX]; /* ascending; a single 0: the end of the run, whatever step that is */
   int n_rungs;
   struct sweep_trial *trials;
   int n_trials, capacity;
   struct sweep_earlier *earlier; /* before trial 0 */
   int n_earlier;
-  struct arena arena; /* of `earlier` */
+  struct arena arena; /* of `earlier` and `models` */
   int n_running;
   double now;           /* virtual */
   bool is_by_arrival;   /* order: arrival */
@@ -111,6 +118,11 @@ struct sweep {
 /* Both specs have been checked (sweep_spec.h), and are copied. Errors: INVALID. */
 int sweep_new(const Weir__SweepSpec *spec, const Weir__RunSpec *base, struct sweep **out, struct err *err);
 void sweep_free(struct sweep *sweep); /* NULL is ignored */
+/* Tells of the models of a space that has files, before the first record: [1 + files], which are copied, the
+   run spec's first. Trials then take time by their own model. */
+void sweep_set_models(struct sweep *sweep, const struct sweep_model *models);
+/* Which of them is the trial's. */
+uint32_t sweep_trial_model(const struct sweep *sweep, const struct sweep_trial *trial);
 
 enum sweep_turn {
   SWEEP_DECIDED, /* there is a record: to be kept, then applied */

@@ -93,6 +93,15 @@ static void add_value(Weir__SweepEarlierTrial *trial, const char *path, const ch
   trial->values[trial->n_values++] = value;
 }
 
+/* Whether a trial of the other sweep has the model that its value of this space names; true where that is not
+   known. */
+static bool has_model(const struct learning *learning, const struct sweep_trial *trial, double position) {
+  const struct sweep *own = learning->sweep, *its = learning->other->sweep;
+  uint32_t model = sweep_trial_model(its, trial);
+  return !own->models || !its->models || !model ||
+         strcmp(own->models[1 + (uint32_t)position].sha256, its->models[model].sha256) == 0;
+}
+
 /* Whether the trial has a value of each dimension that is active, and else what the run spec says. */
 static bool take_values(const struct learning *learning, const struct sweep_trial *trial) {
   const struct space *own = learning->sweep->space, *its = learning->other->sweep->space;
@@ -102,8 +111,10 @@ static bool take_values(const struct learning *learning, const struct sweep_tria
     int at = space_find(its, own->dimensions[d].path);
     struct err ignored = ERR_NONE;
     point[d] = NAN;
-    if (at >= 0 && trial->values[at])
-      space_position(&own->dimensions[d], trial->values[at], &point[d], &ignored);
+    if (at >= 0 && trial->values[at] &&
+        space_position(&own->dimensions[d], trial->values[at], &point[d], &ignored) == 0 &&
+        own->dimensions[d].is_files && !has_model(learning, trial, point[d]))
+      point[d] = NAN;
   }
   space_activate(own, point);
   is_in = space_holds(own, point);

@@ -93,7 +93,8 @@ static int read_values(const struct space *space, const struct values *values, s
 }
 
 /* Samples of a step, or, where there are no rungs, of all steps; by epochs they are counted in passes over
-   the data. A trial whose values do not go together takes as long as one of the base. */
+   the data. A trial whose values do not go together takes as long as one of the base. Where trials have
+   several models, a sample is worth its multiply-adds. */
 static double find_cost(const struct sweep *sweep, const struct sweep_trial *trial) {
   Weir__RunSpec *spec = NULL;
   struct err ignored = ERR_NONE;
@@ -104,6 +105,8 @@ static double find_cost(const struct sweep *sweep, const struct sweep_trial *tri
   cost = sweep->rungs[0] > 0 ? (sweep->is_by_samples ? 1 : train->batch)
          : train->has_steps  ? (double)train->steps * train->batch
                              : train->epochs;
+  if (sweep->models)
+    cost *= sweep->models[sweep_trial_model(sweep, trial)].multiply_adds;
   spec_free(spec);
   return cost;
 }

@@ -8,32 +8,17 @@
 
 #include "common/agree/spec_document.h"
 #include "common/base/message.h"
-#include "common/settle/spec_settle.h"
-#include "common/specs/spec_fork.h"
-#include "common/specs/spec_with.h"
 #include "common/sweep/scheduler.h"
 #include "common/sweep/searcher.h"
 #include "model/metrics/metric.h"
 
-enum { NAME_LENGTH_MAX = 30, POINTS_MAX = 1000, STEPS_MAX = 1000000000 };
-
-/* Values of a dimension, tried in the run spec. */
-struct attempt {
-  const Weir__SweepSpec *spec;
-  const struct space *space;
-  int at; /* the dimension's index */
-  const Weir__RunSpec *base;
-};
+enum { NAME_LENGTH_MAX = 30, POINTS_MAX = 1000 };
 
 static int check_not_there(const Weir__SweepSpec *spec, struct err *err);
 static int check_schedule(const Weir__SweepSpec *spec, struct err *err);
 static int check_budget(const Weir__SweepSpec *spec, struct err *err);
 static int check_space(Weir__SweepSpec *spec, struct err *err);
 static int make_rungs(Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err);
-static int check_apart(const Weir__SweepSpec *spec, const Weir__RunSpec *run, struct err *err);
-static int check_dimension(const struct attempt *attempt, struct err *err);
-static int check_value(const struct attempt *attempt, double position, struct err *err);
-static int check_forks(const struct attempt *attempt, struct err *err);
 
 int sweep_spec_read(const struct spec_source *source, Weir__SweepSpec **out, struct err *err) {
   struct spec_document document;
@@ -228,15 +213,16 @@ static int check_points(const Weir__SweepSpec *spec, const struct space *space, 
 
 static int check_space(Weir__SweepSpec *spec, struct err *err) {
   struct space *space;
-  for (size_t i = 0; i < spec->n_space; i++)
-    if (spec->space[i]->n_files)
-      return err_set(err, ERR_INVALID, "space.%.100s: files: one sweep has one model: submit one for each",
-                     spec->space[i]->path);
   if (space_make(spec, &space, err))
     return err->code;
   for (int i = 0; i < space->n && !err->code; i++) {
     const char *path = space->dimensions[i].path;
-    if (strcmp(path, "name") == 0 || strcmp(path, "model") == 0 || strcmp(path, "model.onnx") == 0)
+    bool is_model = strcmp(path, "model.onnx") == 0, is_files = space->dimensions[i].is_files;
+    if (is_model && !is_files)
+      err_set(err, ERR_INVALID, "space.%s: name the models' files: {files: [a.onnx, b.onnx]}", path);
+    else if (is_files && !is_model)
+      err_set(err, ERR_INVALID, "space.%s: files: only model.onnx is a file", path);
+    else if (strcmp(path, "name") == 0 || strcmp(path, "model") == 0)
       err_set(err, ERR_INVALID, "space.%s: it is the same for all trials", path);
     else if (strcmp(path, "train.hold") == 0 || strcmp(path, "eval.at") == 0)
       err_set(err, ERR_INVALID, "space.%s: schedule.rungs say where trials are held and evaluated", path);
@@ -318,16 +304,6 @@ static int check_metrics(const Weir__SweepSpec *spec, const Weir__RunSpec *base,
   return 0;
 }
 
-/* A fork begins at the rung of its parent, where a parent that has ended early does not stand. */
-static int check_not_early(const char *key, const Weir__RunSpec *spec, struct err *err) {
-  if (!spec->train->early_stopping)
-    return 0;
-  return err_set(err, ERR_INVALID,
-                 "%s: the run spec has train.early_stopping, and trials of this schedule are forked at their "
-                 "rungs, where one that ended early does not stand: take it away",
-                 key);
-}
-
 /* What trials are given by the sweep. */
 static int check_own(const Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err) {
   if (base->train->has_hold)
@@ -342,18 +318,10 @@ static int check_own(const Weir__SweepSpec *spec, const Weir__RunSpec *base, str
 }
 
 int sweep_spec_check_base(Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err) {
-  bool forks = scheduler_find(spec)->exploit != NULL;
-  struct space *space;
-  if (make_rungs(spec, base, err) || check_apart(spec, base, err) || check_own(spec, base, err) ||
-      (forks && check_not_early("spec", base, err)) || check_metrics(spec, base, err) ||
-      (spec->constraint && check_metric("constraint.metric", spec->constraint->metric, base, err)) ||
-      space_make(spec, &space, err))
+  if (make_rungs(spec, base, err) || check_own(spec, base, err) || check_metrics(spec, base, err) ||
+      (spec->constraint && check_metric("constraint.metric", spec->constraint->metric, base, err)))
     return err->code;
-  for (int i = 0; i < space->n && !err->code; i++)
-    if (check_dimension(&(struct attempt){spec, space, i, base}, err) == 0 && forks)
-      check_forks(&(struct attempt){spec, space, i, base}, err);
-  space_free(space);
-  return err->code;
+  return sweep_check_values(spec, base, err);
 }
 
 /* One at each multiple of the interval, and the run's last step. */
@@ -383,108 +351,4 @@ static int make_rungs(Weir__SweepSpec *spec, const Weir__RunSpec *base, struct e
         schedule->n_rungs + 1 < n ? (schedule->n_rungs + 1) * schedule->interval : last;
   schedule->has_interval = false;
   return 0;
-}
-
-/* All values of a choice, and the least and the greatest number. */
-static int check_dimension(const struct attempt *attempt, struct err *err) {
-  const struct dimension *dimension = &attempt->space->dimensions[attempt->at];
-  uint32_t n = dimension->kind == DIMENSION_CHOICE ? dimension->n_values : 0;
-  for (uint32_t i = 0; i < n && !err->code; i++)
-    check_value(attempt, i, err);
-  if (n == 0 && check_value(attempt, 0, err) == 0)
-    check_value(attempt, nextafter(1, 0), err);
-  return err->code;
-}
-
-/* The settings of the values by which the dimension is active, and of its own, which is the last. They are
-   freed by the caller. settings: [space->n]. */
-static int make_settings(const struct space *space, int at, double position, char **settings) {
-  bool is_needed[SPACE_DIMENSIONS_MAX] = {false};
-  double positions[SPACE_DIMENSIONS_MAX];
-  char text[SPACE_NUMBER_SIZE];
-  int n = 0;
-  is_needed[at] = true;
-  for (int i = space->n - 1; i >= 0; i--) { /* who has conditions comes before those that they name */
-    const struct dimension *dimension = &space->dimensions[space->order[i]];
-    for (int c = 0; is_needed[space->order[i]] && c < dimension->n_conditions; c++) {
-      is_needed[dimension->conditions[c].dimension] = true;
-      positions[dimension->conditions[c].dimension] = dimension->conditions[c].choice;
-    }
-  }
-  for (int i = 0; i < space->n; i++)
-    if (is_needed[i] && i != at)
-      settings[n++] = mem_printf("%s=%s", space->dimensions[i].path,
-                                 space_text(&space->dimensions[i], positions[i], text));
-  settings[n++] =
-      mem_printf("%s=%s", space->dimensions[at].path, space_text(&space->dimensions[at], position, text));
-  return n;
-}
-
-/* The base with a dimension's value, and with those by which the dimension is active. */
-static int spec_with_value(const struct attempt *attempt, double position, Weir__RunSpec **out,
-                           struct err *err) {
-  char *settings[SPACE_DIMENSIONS_MAX];
-  int n = make_settings(attempt->space, attempt->at, position, settings);
-  struct spec_source source = {
-      .file = "the run spec", .settings = (const char *const *)settings, .n_settings = n};
-  *out = NULL;
-  if (spec_with(attempt->base, &source, out, err) || spec_check(*out, err) || spec_settle_check(*out, err)) {
-    char *why = mem_strdup(err->text);
-    err_set(err, ERR_INVALID, "space.%s: with %s: %s", attempt->space->dimensions[attempt->at].path,
-            settings[n - 1], why);
-    free(why);
-    spec_free(*out);
-    *out = NULL;
-  }
-  for (int i = 0; i < n; i++)
-    free(settings[i]);
-  return err->code;
-}
-
-/* A run has no more steps than train.steps may be. By samples, each rung is another step, of whatever batch.
- */
-static int check_apart(const Weir__SweepSpec *spec, const Weir__RunSpec *run, struct err *err) {
-  const Weir__SweepSchedule *schedule = spec->schedule;
-  uint64_t last = schedule->n_rungs ? schedule->rungs[schedule->n_rungs - 1] : 0;
-  if ((is_by_samples(spec) ? last / run->train->batch + (last % run->train->batch > 0) : last) > STEPS_MAX)
-    return err_set(err, ERR_INVALID, "schedule.rungs: up to %s %llu a trial has more than %d steps",
-                   is_by_samples(spec) ? "sample" : "step", (unsigned long long)last, STEPS_MAX);
-  for (size_t i = 1; i < schedule->n_rungs && is_by_samples(spec); i++)
-    if (schedule->rungs[i] - schedule->rungs[i - 1] < run->train->batch)
-      return err_set(err, ERR_INVALID,
-                     "schedule.rungs: from %llu to %llu there are fewer samples than train.batch, %u, has",
-                     (unsigned long long)schedule->rungs[i - 1], (unsigned long long)schedule->rungs[i],
-                     run->train->batch);
-  return 0;
-}
-
-static int check_value(const struct attempt *attempt, double position, struct err *err) {
-  Weir__RunSpec *spec;
-  if (spec_with_value(attempt, position, &spec, err) == 0)
-    check_apart(attempt->spec, spec, err);
-  spec_free(spec);
-  return err->code;
-}
-
-/* A fork may have another of the values than its parent. */
-static int check_forks(const struct attempt *attempt, struct err *err) {
-  const struct dimension *dimension = &attempt->space->dimensions[attempt->at];
-  uint32_t n = dimension->kind == DIMENSION_CHOICE ? dimension->n_values : 2;
-  Weir__RunSpec *first, *other;
-  char *key = mem_printf("space.%s", dimension->path);
-  if (spec_with_value(attempt, 0, &first, err) == 0)
-    check_not_early(key, first, err);
-  for (uint32_t i = 1; i < n && !err->code; i++) {
-    double position = dimension->kind == DIMENSION_CHOICE ? i : nextafter(1, 0);
-    if (spec_with_value(attempt, position, &other, err) == 0 && check_not_early(key, other, err) == 0 &&
-        spec_fork_check(first, other, err)) {
-      char *why = mem_strdup(err->text);
-      err_set(err, ERR_INVALID, "%s: trials of this schedule are forked: %s", key, why);
-      free(why);
-    }
-    spec_free(other);
-  }
-  spec_free(first);
-  free(key);
-  return err->code;
 }

@@ -24,6 +24,14 @@ int sweep_spec_check_base(Weir__SweepSpec *spec, const Weir__RunSpec *base, stru
 /* A copy of the base that says what its model has to have for the objective; freed with spec_free. */
 Weir__RunSpec *sweep_model_spec(const Weir__SweepSpec *spec, const Weir__RunSpec *base);
 
+/* The same of a file of the space, with the values by which the space has it. *out: freed with spec_free.
+   Errors: as sweep_spec_check_base, which the spec has passed. */
+int sweep_file_spec(const Weir__SweepSpec *spec, const Weir__RunSpec *base, uint32_t file,
+                    Weir__RunSpec **out, struct err *err);
+
+/* For sweep_spec_check_base: of the space alone. */
+int sweep_check_values(const Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err);
+
 /* Point i of the spec's own. Errors: INVALID, "points[i]...". */
 int sweep_point(const Weir__SweepSpec *spec, const struct space *space, int i, double *point,
                 struct err *err);

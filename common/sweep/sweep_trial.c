@@ -10,6 +10,23 @@
 
 enum { OWN_SETTINGS_MAX = 4 };
 
+void sweep_set_models(struct sweep *sweep, const struct sweep_model *models) {
+  int at = space_files(sweep->space);
+  uint32_t n = at >= 0 ? 1 + sweep->space->dimensions[at].n_values : 0;
+  if (n == 0)
+    return;
+  sweep->models = arena_new(&sweep->arena, n * sizeof *sweep->models);
+  for (uint32_t i = 0; i < n; i++)
+    sweep->models[i] = (struct sweep_model){.multiply_adds = models[i].multiply_adds,
+                                            .sha256 = arena_strdup(&sweep->arena, models[i].sha256)};
+}
+
+uint32_t sweep_trial_model(const struct sweep *sweep, const struct sweep_trial *trial) {
+  int at = space_files(sweep->space);
+  return at >= 0 && trial->values[at] ? 1 + space_value_index(&sweep->space->dimensions[at], trial->point[at])
+                                      : 0;
+}
+
 uint64_t sweep_rung_step(const struct sweep *sweep, const struct sweep_trial *trial, int rung) {
   uint64_t at = sweep->rungs[rung];
   return sweep->is_by_samples && trial->batch > 0 ? (at + trial->batch - 1) / trial->batch : at;

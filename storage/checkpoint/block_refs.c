@@ -144,6 +144,10 @@ void block_refs_add(struct block_refs *refs, const Weir__Manifest *manifest) {
 void block_refs_add_sweep(struct block_refs *refs, const Weir__SweepHead *head) {
   ref_add(refs, head->model_sha256);
   ref_add(refs, head->outline_sha256);
+  for (size_t i = 0; i < head->n_files; i++) {
+    ref_add(refs, head->files[i]->model_sha256);
+    ref_add(refs, head->files[i]->outline_sha256);
+  }
 }
 
 static int add_manifest(struct store *store, struct block_refs *refs, const void *message, struct err *err) {

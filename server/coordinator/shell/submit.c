@@ -24,10 +24,11 @@ static char settled;
 
 static struct upload *upload_begin(struct rpc_call *call, const Weir__SubmitRequest *request,
                                    struct err *err);
+static int upload_prepare(struct upload *upload, const Weir__SubmitRequest *request, struct err *err);
 static int upload_add(struct upload *upload, const ProtobufCBinaryData *chunk, struct err *err);
 static void upload_refuse(struct upload *upload, struct rpc_call *call, const struct err *err);
 static void upload_check(struct task *task);
-static int model_check(struct upload *upload);
+static int models_check(struct upload *upload);
 static int sweep_check(struct upload *upload);
 static void sweep_queue(struct upload *upload);
 static void run_queue(struct upload *upload);
@@ -53,7 +54,7 @@ void shell_submit_on_message(struct rpc_call *call, const void *message, struct 
     upload_add(upload, &request->chunk, &err);
   if (err.code)
     upload_refuse(upload, call, &err);
-  else if (upload->has_pieces && upload->received_bytes == upload->onnx->size_bytes) {
+  else if (upload->has_pieces && upload->received_bytes == upload->bytes) {
     upload_pieces_begin(upload);
     upload->task.run = upload_check;
     task_post(upload->shell->slow, &upload->task); /* bounded by UPLOADS_MAX */
@@ -71,9 +72,9 @@ void shell_submit_on_half_close(struct rpc_call *call) {
   }
   if (!upload)
     err_set(&err, ERR_INVALID, "submit: no spec was sent");
-  else if (upload->received_bytes != upload->onnx->size_bytes)
-    err_set(&err, ERR_INVALID, "submit: the model was announced with %zu bytes, but %llu came",
-            upload->onnx->size_bytes, (unsigned long long)upload->received_bytes);
+  else if (upload->received_bytes != upload->bytes)
+    err_set(&err, ERR_INVALID, "submit: the model was announced with %llu bytes, but %llu came",
+            (unsigned long long)upload->bytes, (unsigned long long)upload->received_bytes);
   if (err.code) {
     upload_refuse(upload, call, &err);
     return;
@@ -104,11 +105,6 @@ static struct upload *upload_begin(struct rpc_call *call, const Weir__SubmitRequ
     err_set(err, ERR_INVALID, "submit: the first message has no spec");
     return NULL;
   }
-  if (request->model_bytes == 0 || request->model_bytes > MODEL_BYTES_MAX) {
-    err_set(err, ERR_INVALID, "submit: a model of %llu bytes: it must have between 1 and %llu",
-            (unsigned long long)request->model_bytes, (unsigned long long)MODEL_BYTES_MAX);
-    return NULL;
-  }
   upload = mem_new(sizeof *upload);
   upload->shell = shell;
   upload->call = call;
@@ -120,11 +116,43 @@ static struct upload *upload_begin(struct rpc_call *call, const Weir__SubmitRequ
     err_set(err, ERR_BUSY, "submit: %d others are being submitted: try again", UPLOADS_MAX);
   else if (spec_check(upload->spec, err) || spec_settle_check(upload->spec, err))
     ;
-  else if (!(upload->onnx = buffer_new(request->model_bytes)))
-    err_set(err, ERR_NO_MEMORY, "submit: no memory for a model of %llu bytes",
-            (unsigned long long)request->model_bytes);
+  else
+    upload_prepare(upload, request, err);
   rpc_call_set_user(call, upload);
   return upload;
+}
+
+/* The names of the space's files, which are the sweep's. NULL: it has none. */
+static const Weir__Dimension *find_files(const Weir__SweepSpec *sweep) {
+  for (size_t i = 0; sweep && i < sweep->n_space; i++)
+    if (sweep->space[i]->n_files > 0)
+      return sweep->space[i];
+  return NULL;
+}
+
+/* Room for its models. */
+static int upload_prepare(struct upload *upload, const Weir__SubmitRequest *request, struct err *err) {
+  const Weir__Dimension *files = find_files(upload->sweep);
+  const size_t n_files = files ? files->n_files : 0;
+  if (n_files != request->n_file_bytes || n_files > SPACE_CHOICES_MAX)
+    return err_set(err, ERR_INVALID, "submit: %zu model files come, and the space has %zu",
+                   request->n_file_bytes, n_files);
+  upload->models = mem_new((1 + n_files) * sizeof *upload->models);
+  for (size_t i = 0; i <= n_files; i++) {
+    struct upload_model *model = &upload->models[i];
+    uint64_t bytes = i ? request->file_bytes[i - 1] : request->model_bytes;
+    model->name = i ? files->files[i - 1] : upload->spec->model->onnx;
+    if ((bytes == 0 && i == 0) || bytes > MODEL_BYTES_MAX - upload->bytes)
+      return err_set(err, ERR_INVALID, "submit: a model of %llu bytes: it must have between 1 and %llu%s",
+                     (unsigned long long)bytes, (unsigned long long)MODEL_BYTES_MAX,
+                     i ? ", all together" : "");
+    upload->bytes += bytes;
+    upload->n_models++;
+    if (bytes > 0 && !(model->onnx = buffer_new(bytes)))
+      return err_set(err, ERR_NO_MEMORY, "submit: no memory for a model of %llu bytes",
+                     (unsigned long long)bytes);
+  }
+  return 0;
 }
 
 /* On `slow`: each value of the space is tried in the run spec. */
@@ -147,12 +175,20 @@ int upload_check_rate(const struct upload *upload, struct err *err) {
                  (unsigned long long)upload->received_bytes, seconds, RATE_MIN);
 }
 
+/* A chunk is of one model, which is at hand as far as those before it have come. */
 static int upload_add(struct upload *upload, const ProtobufCBinaryData *chunk, struct err *err) {
-  if (chunk->len > upload->onnx->size_bytes - upload->received_bytes)
-    return err_set(err, ERR_INVALID, "submit: more than the %zu bytes came that were announced for the model",
-                   upload->onnx->size_bytes);
+  uint64_t begin = 0; /* of the model, among the bytes of all */
+  uint32_t i = 0;
+  while (i < upload->n_models &&
+         (!upload->models[i].onnx || upload->received_bytes >= begin + upload->models[i].onnx->size_bytes))
+    begin += upload->models[i].onnx ? upload->models[i].onnx->size_bytes : 0, i++;
+  if (chunk->len > (i < upload->n_models ? begin + upload->models[i].onnx->size_bytes : upload->bytes) -
+                       upload->received_bytes)
+    return err_set(err, ERR_INVALID,
+                   "submit: more than the %llu bytes came that were announced for the model",
+                   (unsigned long long)upload->bytes);
   if (chunk->len)
-    memcpy((char *)upload->onnx->data + upload->received_bytes, chunk->data, chunk->len);
+    memcpy((char *)upload->models[i].onnx->data + (upload->received_bytes - begin), chunk->data, chunk->len);
   upload->received_bytes += chunk->len;
   return upload_check_rate(upload, err);
 }
@@ -170,9 +206,12 @@ void upload_free(struct upload *upload) {
   __atomic_sub_fetch(&upload->shell->uploads, 1, __ATOMIC_RELAXED);
   spec_free(upload->spec);
   message_free(upload->sweep);
-  buffer_put(upload->onnx);
-  run_model_put(upload->model);
-  free(upload->block_elems);
+  for (uint32_t i = 0; i < upload->n_models; i++) {
+    buffer_put(upload->models[i].onnx);
+    run_model_put(upload->models[i].model);
+    free(upload->models[i].block_elems);
+  }
+  free(upload->models);
   free(upload);
 }
 
@@ -180,11 +219,14 @@ static void upload_check(struct task *task) {
   struct upload *upload = TASK_OWNER(task, struct upload, task);
   struct coordinator_service *shell = upload->shell;
   char why[SHELL_TEXT_SIZE];
-  upload->model = run_model_new(upload->onnx);
-  upload->onnx = NULL;
+  for (uint32_t i = 0; i < upload->n_models; i++) {
+    struct upload_model *model = &upload->models[i];
+    model->model = model->onnx ? run_model_new(model->onnx) : run_model_get(upload->models->model);
+    model->onnx = NULL;
+  }
   if (!shell_is_leading(shell, why))
     err_set(&upload->err, ERR_UNAVAILABLE, "%s", why);
-  else if ((!upload->sweep || sweep_check(upload) == 0) && model_check(upload) == 0 && !upload->has_pieces &&
+  else if ((!upload->sweep || sweep_check(upload) == 0) && models_check(upload) == 0 && !upload->has_pieces &&
            upload_store(upload) == 0)
     run_id_draw(shell->store, upload->sweep ? upload->sweep->name : upload->spec->name, upload->id,
                 &upload->err);
@@ -197,10 +239,10 @@ static void upload_check(struct task *task) {
 }
 
 /* Of pieces that are still to come, the servers see to the numbers. */
-static int check_numbers(struct upload *upload, const struct model *model) {
+static int check_numbers(struct upload *upload, struct run_model *of, const struct model *model) {
   const Weir__TrainSpec *train = upload->spec->train;
-  struct piece_source source = {run_model_read, upload->model};
-  size_t n = upload->model->pieces.n_named;
+  struct piece_source source = {run_model_read, of};
+  size_t n = of->pieces.n_named;
   if (n > ONNX_NAMED_MAX)
     return err_set(&upload->err, ERR_INVALID, "it names more than %d pieces", ONNX_NAMED_MAX);
   if (n > 0 && !upload->has_pieces)
@@ -212,38 +254,65 @@ static int check_numbers(struct upload *upload, const struct model *model) {
   return model_initial_check(model, &source, &upload->err);
 }
 
+/* The spec that a model has to go with; freed with spec_free. NULL with the error. */
+static Weir__RunSpec *spec_for(struct upload *upload, uint32_t i) {
+  Weir__RunSpec *spec;
+  if (!upload->sweep)
+    return spec_copy(upload->spec);
+  if (i == 0)
+    return sweep_model_spec(upload->sweep, upload->spec);
+  sweep_file_spec(upload->sweep, upload->spec, i - 1, &spec, &upload->err);
+  return spec;
+}
+
 /* The outline, which is small, and then the numbers that are not in it. */
-static int model_check(struct upload *upload) {
-  const Weir__TrainSpec *train = upload->spec->train;
-  const struct buffer *outline = upload->model->outline;
-  Weir__RunSpec *spec =
-      upload->sweep ? sweep_model_spec(upload->sweep, upload->spec) : spec_copy(upload->spec);
+static int model_check(struct upload *upload, uint32_t i) {
+  struct upload_model *of = &upload->models[i];
+  const struct buffer *outline = of->model->outline;
+  Weir__RunSpec *spec = spec_for(upload, i);
+  struct model_source source = {.onnx = outline->data, .size_bytes = outline->size_bytes, .spec = spec};
   struct model *model;
-  int rc = model_open(&(struct model_source){.onnx = outline->data,
-                                             .size_bytes = outline->size_bytes,
-                                             .spec = spec,
-                                             .samples = train->batch / train->microbatches},
-                      &model, &upload->err);
-  spec_free(spec);
-  if (!rc) {
-    upload->parameters = model->param_elems;
-    upload->n_blocks = model->n_blocks;
-    upload->block_elems = mem_new(model->n_blocks * sizeof *upload->block_elems);
-    for (uint32_t i = 0; i < model->n_blocks; i++)
-      upload->block_elems[i] = model->blocks[i].elems;
-    rc = check_numbers(upload, model);
+  if (!spec)
+    return upload->err.code;
+  source.samples = spec->train->batch / spec->train->microbatches;
+  if (model_open(&source, &model, &upload->err) == 0) {
+    of->parameters = model->param_elems;
+    of->multiply_adds = model_multiply_adds(model, source.samples);
+    of->n_blocks = model->n_blocks;
+    of->block_elems = mem_new(model->n_blocks * sizeof *of->block_elems);
+    for (uint32_t b = 0; b < model->n_blocks; b++)
+      of->block_elems[b] = model->blocks[b].elems;
+    check_numbers(upload, of->model, model);
     model_close(model);
   }
-  return rc ? err_prefix(&upload->err, "%s", upload->spec->model->onnx) : 0;
+  spec_free(spec);
+  return upload->err.code;
+}
+
+static int models_check(struct upload *upload) {
+  for (uint32_t i = 0; i < upload->n_models; i++)
+    if (model_check(upload, i))
+      return err_prefix(&upload->err, "%s%s", i ? "space.model.onnx: files: " : "", upload->models[i].name);
+  return 0;
 }
 
 int upload_store(struct upload *upload) {
   struct store *store = upload->shell->store;
-  const struct buffer *file = upload->model->file, *outline = upload->model->outline;
   char again[STORE_KEY_SIZE];
-  int rc = store_put(store, file->data, file->size_bytes, upload->model_sha256, &upload->err);
-  return rc || outline == file ? rc
-                               : store_put(store, outline->data, outline->size_bytes, again, &upload->err);
+  for (uint32_t i = 0; i < upload->n_models && !upload->err.code; i++) {
+    const struct buffer *file = upload->models[i].model->file, *outline = upload->models[i].model->outline;
+    if (store_put(store, file->data, file->size_bytes, upload->models[i].sha256, &upload->err) == 0 &&
+        outline != file)
+      store_put(store, outline->data, outline->size_bytes, again, &upload->err);
+  }
+  return upload->err.code;
+}
+
+static int check_room(struct upload *upload) {
+  for (uint32_t i = 0; i < upload->n_models && !upload->err.code; i++)
+    coordinator_check_room(upload->shell->core, upload->spec, upload->models[i].block_elems,
+                           upload->models[i].n_blocks, &upload->err);
+  return upload->err.code;
 }
 
 void upload_accept(struct task *task) {
@@ -251,8 +320,7 @@ void upload_accept(struct task *task) {
   struct coordinator_service *shell = upload->shell;
   if (shell_turns_away(shell, upload->call))
     ;
-  else if (upload->err.code || coordinator_check_room(shell->core, upload->spec, upload->block_elems,
-                                                      upload->n_blocks, &upload->err))
+  else if (upload->err.code || check_room(upload))
     rpc_call_finish(upload->call, &upload->err);
   else if (coordinator_live_runs(shell->core) >= RUNS_LIVE_MAX)
     rpc_call_fail(upload->call, ERR_BUSY, "submit: %d runs wait or run already", RUNS_LIVE_MAX);
@@ -270,42 +338,68 @@ void upload_accept(struct task *task) {
     upload_free(upload);
 }
 
+static void sweep_model_fill(const struct upload_model *model, Weir__SweepModel *out) {
+  weir__sweep_model__init(out);
+  out->model_bytes = model->model->file->size_bytes;
+  out->model_sha256 = (char *)model->sha256;
+  out->outline_sha256 = model->model->outline_sha256;
+  out->outline_bytes = *out->outline_sha256 ? model->model->outline->size_bytes : 0;
+  out->parameters = model->parameters;
+  out->block_elems = model->block_elems;
+  out->n_block_elems = model->n_blocks;
+  out->multiply_adds = model->multiply_adds;
+}
+
 static void sweep_queue(struct upload *upload) {
+  Weir__SweepModel *files = mem_new(upload->n_models * sizeof *files);
+  Weir__SweepModel **list = mem_new(upload->n_models * sizeof *list);
+  struct run_model **models = mem_new(upload->n_models * sizeof(struct run_model *));
   Weir__SweepHead head = WEIR__SWEEP_HEAD__INIT;
+  for (uint32_t i = 0; i < upload->n_models; i++) {
+    models[i] = upload->models[i].model;
+    sweep_model_fill(&upload->models[i], &files[i]);
+    list[i] = &files[i];
+  }
   head.sweep = upload->id;
   head.spec = upload->sweep;
   head.run_spec = upload->spec;
-  head.model_bytes = upload->model->file->size_bytes;
-  head.model_sha256 = upload->model_sha256;
-  head.outline_sha256 = upload->model->outline_sha256;
-  if (*head.outline_sha256)
-    head.outline_bytes = upload->model->outline->size_bytes;
-  head.parameters = upload->parameters;
-  head.block_elems = upload->block_elems;
-  head.n_block_elems = upload->n_blocks;
+  head.model_bytes = files->model_bytes;
+  head.model_sha256 = files->model_sha256;
+  head.outline_sha256 = files->outline_sha256;
+  head.outline_bytes = files->outline_bytes;
+  head.parameters = files->parameters;
+  head.block_elems = files->block_elems;
+  head.n_block_elems = files->n_block_elems;
+  head.multiply_adds = upload->n_models > 1 ? files->multiply_adds : 0;
+  head.files = list + 1;
+  head.n_files = upload->n_models - 1;
   head.submitted_unix_ms = clock_unix_ms();
-  shell_sweep_begin(upload->shell, upload->call, &head, upload->model);
+  shell_sweep_begin(upload->shell, upload->call, &head, models);
+  free(models);
+  free(files);
+  free(list);
 }
 
 /* The call is answered when the run is in the store. */
 static void run_queue(struct upload *upload) {
   struct coordinator_service *shell = upload->shell;
+  const struct upload_model *own = upload->models;
   struct run_submission submission = {.id = upload->id,
                                       .spec = upload->spec,
-                                      .model_bytes = upload->model->file->size_bytes,
-                                      .model_sha256 = upload->model_sha256,
-                                      .model_pieces = upload->model->pieces.n_named,
-                                      .outline_sha256 = upload->model->outline_sha256,
-                                      .parameters = upload->parameters,
-                                      .block_elems = upload->block_elems,
-                                      .n_blocks = upload->n_blocks,
+                                      .model_bytes = own->model->file->size_bytes,
+                                      .model_sha256 = own->sha256,
+                                      .model_pieces = own->model->pieces.n_named,
+                                      .outline_sha256 = own->model->outline_sha256,
+                                      .parameters = own->parameters,
+                                      .block_elems = own->block_elems,
+                                      .n_blocks = own->n_blocks,
                                       .submitted_unix_ms = clock_unix_ms(),
                                       .weights_sha256 = upload->weights_sha256};
   struct coordinator_event event = {.kind = EVENT_RUN_SUBMITTED, .submission = &submission};
   if (*submission.outline_sha256)
-    submission.outline_bytes = upload->model->outline->size_bytes;
-  shell_keep_model(shell, upload->id, upload->model_sha256, run_model_get(upload->model));
-  shell_saves_await(shell, upload->id, upload->call, upload->model);
+    submission.outline_bytes = own->model->outline->size_bytes;
+  shell_keep_model(shell, upload->id, own->sha256, run_model_get(own->model));
+  shell_saves_await(shell, upload->id, upload->call, own->model);
   shell_step(shell, &event);
 }
 

@@ -9,6 +9,17 @@ enum { UPLOAD_BATCH = 16 };
 /* Who has an upload whose file names pieces, once the file is there. */
 enum upload_state { UPLOAD_BUSY, UPLOAD_ASKED, UPLOAD_OVER };
 
+/* A model that is uploaded, and what `slow` finds of it. */
+struct upload_model {
+  const char *name;    /* as the spec has it; the upload's */
+  struct buffer *onnx; /* until the model is made of it; NULL: the file is that of the first model */
+  struct run_model *model;
+  char sha256[65];
+  uint64_t parameters, multiply_adds;
+  uint32_t *block_elems;
+  uint32_t n_blocks;
+};
+
 /* Belongs to gRPC's thread until the client has sent the file, then to `slow`, then to the event loop. One
    whose file names pieces goes from `slow` to the jobs, which ask gRPC's thread for pieces until all are in
    the store, and from there to the event loop. */
@@ -17,16 +28,12 @@ struct upload {
   struct coordinator_service *shell;
   struct rpc_call *call;
   Weir__RunSpec *spec;
-  Weir__SweepSpec *sweep; /* NULL: a run is submitted */
-  struct buffer *onnx;    /* until the model is made of it */
-  uint64_t received_bytes, begin_ns;
+  Weir__SweepSpec *sweep;      /* NULL: a run is submitted */
+  struct upload_model *models; /* [n_models] that of the spec, then those of the sweep's files */
+  uint32_t n_models;
+  uint64_t bytes, received_bytes, begin_ns; /* bytes: of all models */
   bool has_pieces;
   /* what `slow` finds */
-  struct run_model *model;
-  char model_sha256[65];
-  uint64_t parameters;
-  uint32_t *block_elems;
-  uint32_t n_blocks;
   char weights_sha256[65]; /* of a run that only evaluates */
   char id[RUN_ID_SIZE];
   struct err err;
@@ -49,7 +56,7 @@ struct upload {
 int upload_check_rate(const struct upload *upload, struct err *err);
 /* On the event loop: answers the call, and lets go of the upload. */
 void upload_accept(struct task *task);
-/* Puts the file and its outline into the store. */
+/* Puts the models' files and outlines into the store. */
 int upload_store(struct upload *upload);
 void upload_free(struct upload *upload);
 

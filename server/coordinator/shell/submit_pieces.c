@@ -38,14 +38,14 @@ static void pieces_find(struct task *task) {
   if (shell_is_ending(shell))
     err_set(&upload->err, ERR_UNAVAILABLE, "the coordinator is stopping");
   else if (shell_has_refs(shell, &upload->err)) {
-    upload->hold = piece_hold_new(shell, upload->model);
+    upload->hold = piece_hold_new(shell, upload->models->model);
     find_missing(upload);
   }
   pieces_ask(upload);
 }
 
 static int find_missing(struct upload *upload) {
-  const struct onnx_outline *pieces = &upload->model->pieces;
+  const struct onnx_outline *pieces = &upload->models->model->pieces;
   upload->missing = mem_new(pieces->n_named * sizeof *upload->missing);
   for (size_t begin = 0; begin < pieces->n_named;) {
     const char *keys[STORE_BATCH_MAX];
@@ -92,8 +92,8 @@ static int hash_weights(struct upload *upload) {
   struct model *model;
   if (!train->has_steps || train->steps > 0)
     return 0;
-  if (model_open(&(struct model_source){.onnx = upload->model->file->data,
-                                        .size_bytes = upload->model->file->size_bytes,
+  if (model_open(&(struct model_source){.onnx = upload->models->model->file->data,
+                                        .size_bytes = upload->models->model->file->size_bytes,
                                         .spec = upload->spec,
                                         .samples = train->batch / train->microbatches},
                  &model, &upload->err))

@@ -18,8 +18,9 @@ struct sweep_save {
   struct coordinator_service *shell;
   struct shell_sweep *sweep;
   bool writes_head;
-  bool deletes;            /* the head, instead */
-  struct run_model *model; /* to go with the head; NULL: none */
+  bool deletes;              /* the head, instead */
+  struct run_model **models; /* [n_models] to go with the head, as far as they are in memory */
+  uint32_t n_models;
   Weir__SweepRecord **records;
   int first, n;
   Weir__SweepKind *kind;          /* to be written; NULL: the store has it */
@@ -40,11 +41,46 @@ static int delete_headless(struct coordinator_service *shell, const struct store
 static int read_sweep(struct store *store, const char *name, struct shell_sweep **out, struct err *err);
 static int read_log(struct store *store, struct shell_sweep *sweep, struct err *err);
 
+Weir__SweepModel sweep_head_model(const Weir__SweepHead *head, uint32_t model) {
+  Weir__SweepModel own = WEIR__SWEEP_MODEL__INIT;
+  if (model > 0)
+    return *head->files[model - 1];
+  own.model_bytes = head->model_bytes;
+  own.model_sha256 = head->model_sha256;
+  own.outline_bytes = head->outline_bytes;
+  own.outline_sha256 = head->outline_sha256;
+  own.parameters = head->parameters;
+  own.block_elems = head->block_elems;
+  own.n_block_elems = head->n_block_elems;
+  own.multiply_adds = head->multiply_adds;
+  return own;
+}
+
+static int open_models(const Weir__SweepHead *head, struct sweep *sweep, struct err *err) {
+  const int at = space_files(sweep->space);
+  const uint32_t n = at >= 0 ? sweep->space->dimensions[at].n_values : 0;
+  struct sweep_model *models;
+  if (head->n_files != n)
+    return err_set(err, ERR_INVALID, "it has %zu model files, and its space names %u", head->n_files, n);
+  models = mem_new((1 + n) * sizeof *models);
+  for (uint32_t i = 0; i <= n; i++) {
+    const Weir__SweepModel model = sweep_head_model(head, i);
+    models[i] = (struct sweep_model){(double)model.multiply_adds, model.model_sha256};
+  }
+  sweep_set_models(sweep, models);
+  free(models);
+  return 0;
+}
+
 int sweep_open(Weir__SweepHead *head, struct shell_sweep **out, struct err *err) {
   struct sweep *sweep;
   *out = NULL;
   if (sweep_new(head->spec, head->run_spec, &sweep, err))
     return err->code;
+  if (open_models(head, sweep, err)) {
+    sweep_free(sweep);
+    return err->code;
+  }
   *out = mem_new(sizeof **out);
   **out = (struct shell_sweep){.id = mem_strdup(head->sweep), .head = head, .sweep = sweep, .is_due = true};
   return 0;
@@ -76,8 +112,17 @@ void sweeps_free(struct shell_sweep *sweep) {
   }
 }
 
+static void take_models(struct sweep_save *save) {
+  const struct shell_sweep *sweep = save->sweep;
+  save->models = mem_new((1 + sweep->head->n_files) * sizeof(struct run_model *));
+  for (uint32_t i = 0; i <= sweep->head->n_files; i++) {
+    const struct live_model *live = sweep_find_model(save->shell, sweep, i);
+    if (live)
+      save->models[save->n_models++] = run_model_get(live->model);
+  }
+}
+
 void shell_sweep_save(struct coordinator_service *shell, struct shell_sweep *sweep) {
-  struct live_model *live = shell_find_model(shell, sweep->id);
   struct sweep_save *save;
   int n = sweep->n_log - sweep->n_written;
   bool is_kind_due = sweep->kind && sweep->kind_written != sweep->kind_changes;
@@ -90,7 +135,6 @@ void shell_sweep_save(struct coordinator_service *shell, struct shell_sweep *swe
                               .sweep = sweep,
                               .writes_head = !sweep->is_head_written,
                               .deletes = sweep->is_refused,
-                              .model = live && !sweep->is_head_written ? run_model_get(live->model) : NULL,
                               .records = mem_new((size_t)n * sizeof *save->records + 1),
                               .first = sweep->n_written,
                               .kind = is_kind_due ? message_copy(sweep->kind) : NULL,
@@ -99,6 +143,8 @@ void shell_sweep_save(struct coordinator_service *shell, struct shell_sweep *swe
                               .n = n};
   for (int i = 0; i < n; i++)
     save->records[i] = sweep->log[sweep->n_written + i];
+  if (save->writes_head)
+    take_models(save);
   sweep->is_saving = true;
   task_post(shell->jobs, &save->task); /* one a sweep */
 }
@@ -119,19 +165,25 @@ static void save_run(struct task *task) {
   task_post(save->shell->event_loop, &save->task);
 }
 
-/* Behind the model, which a collection may have taken away since it was checked. */
+static int put_models(struct sweep_save *save) {
+  struct store *store = save->shell->store;
+  char again[STORE_KEY_SIZE];
+  for (uint32_t i = 0; i < save->n_models && !save->err.code; i++) {
+    const struct buffer *file = save->models[i]->file, *outline = save->models[i]->outline;
+    if (store_put(store, file->data, file->size_bytes, again, &save->err) == 0 && outline != file)
+      store_put(store, outline->data, outline->size_bytes, again, &save->err);
+  }
+  return save->err.code;
+}
+
+/* Behind the models, which a collection may have taken away since they were checked. */
 static int write_head(struct sweep_save *save) {
   struct coordinator_service *shell = save->shell;
   const Weir__SweepHead *head = save->sweep->head;
-  char term[LEASE_TERM_SIZE], again[STORE_KEY_SIZE];
+  char term[LEASE_TERM_SIZE];
   char *name = mem_printf("sweeps/%s/sweep", save->sweep->id);
   struct store_record guard = lease_guard(shell->term, term);
-  const struct run_model *model = save->model;
-  int rc = model ? store_put(shell->store, model->file->data, model->file->size_bytes, again, &save->err) : 0;
-  if (!rc && model && model->outline != model->file)
-    rc = store_put(shell->store, model->outline->data, model->outline->size_bytes, again, &save->err);
-  if (!rc)
-    rc = checkpoint_write_record(shell->store, name, head, &guard, &save->err);
+  int rc = put_models(save) || checkpoint_write_record(shell->store, name, head, &guard, &save->err);
   if (!rc && shell->refs)
     block_refs_add_sweep(shell->refs, head);
   free(name);
@@ -201,7 +253,9 @@ static void save_done(struct task *task) {
     sweep->kind_written = save->kind_changes;
   }
   message_free(save->kind);
-  run_model_put(save->model);
+  for (uint32_t i = 0; i < save->n_models; i++)
+    run_model_put(save->models[i]);
+  free(save->models);
   free(save->records);
   if (!save->shell->is_stopping)
     shell_sweep_saved(save->shell, sweep, &err);

@@ -84,23 +84,24 @@ static bool run_let_go(struct coordinator_service *shell, const char *id) {
 /* Takes the spec. */
 static void trial_begin(struct coordinator_service *shell, struct shell_sweep *sweep,
                         const struct sweep_trial *trial, uint32_t repeat, Weir__RunSpec *spec) {
-  const Weir__SweepHead *head = sweep->head;
-  struct live_model *live = shell_find_model(shell, sweep->id);
+  const uint32_t which = sweep_trial_model(sweep->sweep, trial);
+  const Weir__SweepModel model = sweep_head_model(sweep->head, which);
+  const struct live_model *live = sweep_find_model(shell, sweep, which);
   char *id = sweep_run_id(sweep, trial->number, repeat);
   struct run_submission submission = {.id = id,
                                       .spec = spec,
-                                      .model_bytes = head->model_bytes,
-                                      .model_sha256 = head->model_sha256,
-                                      .outline_bytes = head->outline_bytes,
-                                      .outline_sha256 = head->outline_sha256,
-                                      .parameters = head->parameters,
-                                      .block_elems = head->block_elems,
-                                      .n_blocks = (uint32_t)head->n_block_elems,
+                                      .model_bytes = model.model_bytes,
+                                      .model_sha256 = model.model_sha256,
+                                      .outline_bytes = model.outline_bytes,
+                                      .outline_sha256 = model.outline_sha256,
+                                      .parameters = model.parameters,
+                                      .block_elems = model.block_elems,
+                                      .n_blocks = (uint32_t)model.n_block_elems,
                                       .submitted_unix_ms = clock_unix_ms(),
                                       .sweep = sweep->id,
                                       .trial = trial->number};
   if (live)
-    shell_keep_model(shell, id, head->model_sha256, run_model_get(live->model));
+    shell_keep_model(shell, id, model.model_sha256, run_model_get(live->model));
   shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_SUBMITTED, .submission = &submission});
   shell_fetch_model(shell, id); /* where this coordinator is not the one that the sweep was sent to */
   spec_free(spec);

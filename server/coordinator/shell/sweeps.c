@@ -83,8 +83,38 @@ static int learn(struct coordinator_service *shell, struct shell_sweep *sweep, s
   return err->code;
 }
 
+/* Among the live models of runs; freed by the caller. */
+static char *model_holder(const struct shell_sweep *sweep, uint32_t model) {
+  return model ? mem_printf("%s/%" PRIu32, sweep->id, model) : mem_strdup(sweep->id);
+}
+
+static void models_keep(struct coordinator_service *shell, const struct shell_sweep *sweep,
+                        struct run_model **models) {
+  for (uint32_t i = 0; i <= sweep->head->n_files; i++) {
+    char *holder = model_holder(sweep, i);
+    shell_keep_model(shell, holder, sweep_head_model(sweep->head, i).model_sha256, run_model_get(models[i]));
+    free(holder);
+  }
+}
+
+static void models_release(struct coordinator_service *shell, const struct shell_sweep *sweep) {
+  for (uint32_t i = 0; i <= sweep->head->n_files; i++) {
+    char *holder = model_holder(sweep, i);
+    shell_release_model(shell, holder);
+    free(holder);
+  }
+}
+
+struct live_model *sweep_find_model(struct coordinator_service *shell, const struct shell_sweep *sweep,
+                                    uint32_t model) {
+  char *holder = model_holder(sweep, model);
+  struct live_model *live = shell_find_model(shell, holder);
+  free(holder);
+  return live;
+}
+
 void shell_sweep_begin(struct coordinator_service *shell, struct rpc_call *call, const Weir__SweepHead *head,
-                       struct run_model *model) {
+                       struct run_model **models) {
   Weir__SweepHead *copy = message_copy(head);
   struct shell_sweep *sweep;
   struct err err = ERR_NONE;
@@ -103,7 +133,7 @@ void shell_sweep_begin(struct coordinator_service *shell, struct rpc_call *call,
   sweep->submitter = call;
   sweep->next = shell->sweeps;
   shell->sweeps = sweep;
-  shell_keep_model(shell, sweep->id, head->model_sha256, run_model_get(model));
+  models_keep(shell, sweep, models);
   log_event(LOG_INFO, "coordinator", "sweep_submitted", "sweep=%s search=%s schedule=%s concurrency=%" PRIu32,
             sweep->id, head->spec->search->name, head->spec->schedule->name, head->spec->concurrency);
   shell_sweep_save(shell, sweep);
@@ -116,7 +146,7 @@ static void refuse_submission(struct coordinator_service *shell, struct shell_sw
   rpc_call_fail(sweep->submitter, ERR_UNAVAILABLE, "the store cannot keep the sweep: %s", err->text);
   sweep->submitter = NULL;
   sweep->is_refused = true;
-  shell_release_model(shell, sweep->id);
+  models_release(shell, sweep);
 }
 
 static void sweep_forget(struct coordinator_service *shell, struct shell_sweep *sweep) {
@@ -211,7 +241,7 @@ static void sweep_turn(struct coordinator_service *shell, struct shell_sweep *sw
   shell_sweep_save(shell, sweep);
   if (sweep->n_written == sweep->n_log && shell_sweep_act(shell, sweep) && sweep->sweep->end) {
     sweep->is_settled = true;
-    shell_release_model(shell, sweep->id);
+    models_release(shell, sweep);
   }
 }
 
@@ -339,7 +369,7 @@ static void extension_take(struct coordinator_service *shell, struct shell_sweep
 void shell_sweep_deleted(struct coordinator_service *shell, const char *id) {
   struct shell_sweep *sweep = shell_find_sweep(shell, id);
   if (sweep) {
-    shell_release_model(shell, id);
+    models_release(shell, sweep);
     shell_sweep_kind_forget(shell, id);
     sweep_forget(shell, sweep);
   }

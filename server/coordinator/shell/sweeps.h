@@ -52,9 +52,13 @@ struct shell_sweep *shell_match_sweep(struct coordinator_service *shell, const c
 char *sweep_run_id(const struct shell_sweep *sweep, uint32_t trial, uint32_t repeat);
 struct trial_run *sweep_run(const struct shell_sweep *sweep, const struct sweep_trial *trial,
                             uint32_t repeat);
-/* A new sweep, whose call is answered when the store has it. head is copied; its specs were checked. */
+/* A new sweep, whose call is answered when the store has it. head is copied; its specs were checked.
+   models: [1 + head->n_files], the run spec's first, then those of the space's files. */
 void shell_sweep_begin(struct coordinator_service *shell, struct rpc_call *call, const Weir__SweepHead *head,
-                       struct run_model *model);
+                       struct run_model **models);
+/* A model of it that is in memory; NULL: it is not. */
+struct live_model *sweep_find_model(struct coordinator_service *shell, const struct shell_sweep *sweep,
+                                    uint32_t model);
 /* Whether the store has that it has ended. */
 bool sweep_has_ended(const struct shell_sweep *sweep);
 /* Ends it, if it has not ended: at once, or when what is being decided is. reason: a literal. */
@@ -114,6 +118,8 @@ int sweep_kind_read(struct store *store, const char *sweep, Weir__SweepKind **ki
 /* sweep_log.c */
 /* Gives the jobs what the store does not have yet, unless they are at it. */
 void shell_sweep_save(struct coordinator_service *shell, struct shell_sweep *sweep);
+/* What the head says of one of its models. */
+Weir__SweepModel sweep_head_model(const Weir__SweepHead *head, uint32_t model);
 /* A sweep without records. Errors: INVALID; head is the caller's then. */
 int sweep_open(Weir__SweepHead *head, struct shell_sweep **out, struct err *err);
 /* In the store, with its kind. Errors: the store's. */

@@ -84,6 +84,15 @@ Weir__SweepSpec *sweep_spec_of(const char *text, const char *const *settings, in
   return spec;
 }
 
+static void set_models(struct sweep *sweep) {
+  int at = space_files(sweep->space), n = at >= 0 ? (int)sweep->space->dimensions[at].n_values : 0;
+  struct sweep_model *models = mem_new((size_t)(1 + n) * sizeof *models);
+  for (int i = 0; i <= n; i++)
+    models[i] = (struct sweep_model){.multiply_adds = 100 + i, .sha256 = ""};
+  sweep_set_models(sweep, models);
+  free(models);
+}
+
 struct sweep *sweep_of(const char *text, const char *const *settings, int n) {
   Weir__RunSpec *base = sweep_base_spec();
   struct sweep *sweep;
@@ -91,6 +100,7 @@ struct sweep *sweep_of(const char *text, const char *const *settings, int n) {
   Weir__SweepSpec *spec = sweep_spec_of(text, settings, n, &err);
   assert_string_equal(err.text, "");
   assert_int_equal(sweep_new(spec, base, &sweep, &err), 0);
+  set_models(sweep);
   message_free(spec);
   spec_free(base);
   return sweep;

@@ -15,7 +15,8 @@ Weir__RunSpec *sweep_base_spec(void); /* with an evaluation; freed with spec_fre
    place. */
 Weir__SweepSpec *sweep_spec_of(const char *text, const char *const *settings, int n, struct err *err);
 
-/* Of a text and settings that are good. */
+/* Of a text and settings that are good. Models of its space have 101, 102, ... multiply-adds, and no hash;
+   the run spec's has 100. */
 struct sweep *sweep_of(const char *text, const char *const *settings, int n);
 
 #endif

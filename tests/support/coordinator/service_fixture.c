@@ -255,3 +255,17 @@ void expect_checkpoints(struct service_fixture *f, const char *run, uint64_t fir
   }
   message_free(reply);
 }
+
+static int count_block(void *user, const char *key, uint64_t size_bytes) {
+  (void)key;
+  (void)size_bytes;
+  ++*(int *)user;
+  return 0;
+}
+
+int stored_blocks(const struct service_fixture *f) {
+  struct err err = ERR_NONE;
+  int n = 0;
+  assert_int_equal(store_list_blocks(f->store, count_block, &n, &err), 0);
+  return n;
+}

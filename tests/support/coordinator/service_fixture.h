@@ -105,6 +105,9 @@ uint64_t watch_all(struct service_fixture *f, const char *run, uint64_t from, We
 /* Whether the store has a record of the run. which: its name below the run's. */
 bool is_record_written(struct service_fixture *f, const char *run, const char *which);
 
+/* How many blocks the store has. */
+int stored_blocks(const struct service_fixture *f);
+
 /* Whether the checkpoint of that step is committed. */
 bool has_checkpoint(struct service_fixture *f, const char *run, uint64_t step);
 

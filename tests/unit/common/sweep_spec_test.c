@@ -32,7 +32,6 @@ static void what_a_spec_says_wrongly_is_named_by_key(void **state) {
   assert_refused("space={train.optimizer.rate: [1, 2]}", "space.train.optimizer.rate: with ");
   assert_refused("space={train.batch: [64, 63]}", "space.train.batch: with train.batch=63: ");
   assert_refused("space={train.steps: [64, 63]}", "space.train.steps: a trial ends");
-  assert_refused("space={model.onnx: {files: [a.onnx]}}", "space.model.onnx: files:");
   assert_refused("space={train.optimizer.lr: {path: x}}", "path is given twice");
   assert_refused("space={train.hold: [1, 2]}", "space.train.hold: schedule.rungs");
   assert_refused("space={eval.at: [1, 2]}", "space.eval.at: schedule.rungs");

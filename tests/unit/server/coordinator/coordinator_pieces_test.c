@@ -168,20 +168,6 @@ static void calls_for_pieces_beyond_a_bound_are_refused_at_once(void **state) {
   free(id);
 }
 
-static int count_block(void *user, const char *key, uint64_t size_bytes) {
-  (void)key;
-  (void)size_bytes;
-  ++*(int *)user;
-  return 0;
-}
-
-static int stored_blocks(const struct service_fixture *f) {
-  struct err err = ERR_NONE;
-  int n = 0;
-  assert_int_equal(store_list_blocks(f->store, count_block, &n, &err), 0);
-  return n;
-}
-
 static void an_outline_whose_pieces_are_not_there_is_refused(void **state) {
   struct service_fixture *f = *state;
   struct onnx_outline outline;

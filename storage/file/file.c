@@ -2,6 +2,7 @@
    written under tmp/, synced, renamed into place, and its directory synced: a reader sees all of it or
    nothing, also after a power cut. Several processes may share the directory: a process that changes a record
    holds a lock on the file `lock`, which ends with the process. A directory that was taken away is made anew.
+   Who reads a store has all models, and who writes it rules: only its owner may enter the directory.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -75,6 +76,41 @@ static void file_close(struct store *base) {
   free(store);
 }
 
+/* Whether the directory is a store's or empty. errno is set where it cannot be read. */
+static bool holds_store_alone(const char *path) {
+  static const char *const names[] = {"blocks", "records", "tmp", "lock", "lost+found"};
+  DIR *dir = opendir(path);
+  struct dirent *entry;
+  bool is_alone = dir != NULL;
+  while (is_alone && (entry = readdir(dir))) {
+    bool is_ours = entry->d_name[0] == '.';
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+      is_ours |= strcmp(entry->d_name, names[i]) == 0;
+    is_alone = is_ours;
+  }
+  if (dir)
+    closedir(dir);
+  return is_alone;
+}
+
+/* A directory of an earlier build, or one that somebody made, may let others in. One that is not the store's
+   alone, such as /tmp, keeps its mode. */
+static int shut_others_out(const struct file_store *store, struct err *err) {
+  struct stat status;
+  if (stat(store->dir, &status))
+    return file_failed(err, errno, "", store->dir);
+  if ((status.st_mode & 077) && holds_store_alone(store->dir) &&
+      chmod(store->dir, status.st_mode & 0700) == 0 && stat(store->dir, &status))
+    return file_failed(err, errno, "", store->dir);
+  if (status.st_mode & 077)
+    return err_set(
+        err, ERR_INVALID,
+        "store: %s has mode %03o: other users of this machine could read or change all models; give "
+        "the store a folder of its own, and its owner alone access to it (chmod 700)",
+        store->dir, (unsigned)status.st_mode & 0777);
+  return 0;
+}
+
 static int file_open(const char *url, struct store **out, struct err *err) {
   const char *dir = url + strlen(url_prefix);
   struct file_store *store;
@@ -90,6 +126,8 @@ static int file_open(const char *url, struct store **out, struct err *err) {
   store->temporary = mem_printf("%s/tmp", store->dir);
   pthread_mutex_init(&store->lock, NULL);
   rc = file_store_make(store, err);
+  if (!rc)
+    rc = shut_others_out(store, err);
   if (!rc && access(store->dir, W_OK | X_OK))
     rc = file_failed(err, errno, "", store->dir);
   if (rc)

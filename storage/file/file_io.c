@@ -24,7 +24,7 @@ char *file_write_temporary(const char *folder, const struct iovec *parts, int n_
     return NULL;
   }
   rc = write_parts(fd, name, parts, n_parts, err);
-  if (!rc && (fchmod(fd, 0644) || (syncs && fsync(fd))))
+  if (!rc && syncs && fsync(fd))
     rc = file_failed(err, errno, "sync ", name);
   if (close(fd) && !rc)
     rc = file_failed(err, errno, "close ", name);
@@ -109,7 +109,7 @@ int file_make_parents(const char *path, bool syncs, struct err *err) {
   if (access(parent, F_OK) == 0)
     goto out;
   rc = file_make_parents(parent, syncs, err);
-  if (!rc && mkdir(parent, 0755) && errno != EEXIST)
+  if (!rc && mkdir(parent, 0700) && errno != EEXIST)
     rc = file_failed(err, errno, "mkdir ", parent);
   if (!rc && syncs)
     rc = file_sync_parent(parent, err);

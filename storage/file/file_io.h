@@ -8,15 +8,17 @@
 
 #include "common/base/err.h"
 
-/* Writes a new file below `folder` under a name of its own and, if asked to, syncs it. Its path is the
-   caller's, who renames it (file_sync_parent makes the rename durable) or unlinks it. NULL: an error. */
+/* Writes a new file below `folder`, for its owner alone, under a name of its own and, if asked to, syncs it.
+   Its path is the caller's, who renames it (file_sync_parent makes the rename durable) or unlinks it. NULL:
+   an error. */
 char *file_write_temporary(const char *folder, const struct iovec *parts, int n_parts, bool syncs,
                            struct err *err);
 
 /* The whole file, malloc'd. Errors: NOT_FOUND: no such file, or it is a folder. */
 int file_read(const char *path, void **data, size_t *size, struct err *err);
 
-/* Makes the directories above path that are missing; syncs: each into its own parent. */
+/* Makes the directories above path that are missing, for their owner alone; syncs: each into its own parent.
+ */
 int file_make_parents(const char *path, bool syncs, struct err *err);
 
 /* Syncs all of the file system that holds `folder`, contents and names: cheaper than each of many files. end

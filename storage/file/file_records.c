@@ -37,7 +37,7 @@ bool file_store_is_at(const char *directory) {
 static int records_lock(const struct file_store *store, struct err *err) {
   char *path = mem_printf("%s/lock", store->dir);
   uint64_t end_ns = clock_now_ns() + LOCK_WAIT_MS * 1000000ull;
-  int pause_us = LOCK_PAUSE_US, fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644), rc = 0;
+  int pause_us = LOCK_PAUSE_US, fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600), rc = 0;
   while (fd >= 0 && (rc = flock(fd, LOCK_EX | LOCK_NB)) &&
          (errno == EINTR || (errno == EWOULDBLOCK && clock_now_ns() < end_ns))) {
     usleep((useconds_t)pause_us);

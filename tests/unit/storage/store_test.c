@@ -376,6 +376,60 @@ static void a_directory_that_cannot_be_made_is_named_with_its_reason(void **stat
   assert_non_null(strstr(err.text, "Not a directory"));
 }
 
+static int check_private(const char *path, const struct stat *status, int kind, struct FTW *at) {
+  (void)at;
+  if ((status->st_mode & 0777) != (kind == FTW_D || kind == FTW_DP ? 0700u : 0600u))
+    fail_msg("%s has mode %o", path, (unsigned)status->st_mode);
+  return 0;
+}
+
+static void only_the_owner_may_enter_a_store_and_read_its_files(void **state) {
+  mode_t former = umask(0);
+  char *below = mem_printf("%s/new/store", dir), *below_url = mem_printf("file://%s", below);
+  struct store *made = NULL;
+  struct err err = ERR_NONE;
+  char sha256[STORE_KEY_SIZE];
+  struct store_record record = {.name = "a/b", .data = "x", .size = 1};
+  (void)state;
+  assert_int_equal(store_open(below_url, &made, &err), 0);
+  assert_int_equal(store_put(made, "abc", 3, sha256, &err), 0);
+  assert_int_equal(store_put_record(made, &record, &err), 0);
+  umask(former);
+  assert_int_equal(nftw(below, check_private, 8, FTW_PHYS), 0);
+  store_close(made);
+  free(below);
+  free(below_url);
+}
+
+static void a_store_that_let_others_in_is_shut_when_it_is_opened(void **state) {
+  struct store *again = NULL;
+  struct stat status;
+  struct err err = ERR_NONE;
+  (void)state;
+  assert_int_equal(chmod(dir, 0755), 0);
+  assert_int_equal(store_open(url, &again, &err), 0);
+  assert_int_equal(stat(dir, &status), 0);
+  assert_int_equal(status.st_mode & 0777, 0700);
+  store_close(again);
+}
+
+static void a_directory_that_others_use_as_well_is_no_store_and_keeps_its_mode(void **state) {
+  struct store *again = NULL;
+  struct stat status;
+  struct err err = ERR_NONE;
+  (void)state;
+  make_file("", "letter", "text");
+  assert_int_equal(chmod(dir, 0777), 0);
+  assert_int_equal(store_open(url, &again, &err), ERR_INVALID);
+  assert_non_null(strstr(err.text, "has mode 777"));
+  assert_non_null(strstr(err.text, "chmod 700"));
+  assert_int_equal(stat(dir, &status), 0);
+  assert_int_equal(status.st_mode & 0777, 0777);
+  assert_int_equal(chmod(dir, 0700), 0);
+  assert_int_equal(store_open(url, &again, &err), 0);
+  store_close(again);
+}
+
 static void a_directory_that_is_not_writable_is_refused(void **state) {
   struct err err = ERR_NONE;
   struct store *none;
@@ -407,6 +461,9 @@ int main(void) {
       ON(an_unknown_scheme_names_the_known_ones),
       ON(a_url_shows_no_password),
       ON(a_directory_that_cannot_be_made_is_named_with_its_reason),
+      ON(only_the_owner_may_enter_a_store_and_read_its_files),
+      ON(a_store_that_let_others_in_is_shut_when_it_is_opened),
+      ON(a_directory_that_others_use_as_well_is_no_store_and_keeps_its_mode),
       ON(a_directory_that_is_not_writable_is_refused),
   };
 #undef ON

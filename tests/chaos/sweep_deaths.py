@@ -29,6 +29,15 @@ KINDS = {
     "halving": ("schedule={name: halving, rungs: [2, 6], eta: 2}", "search={name: sobol, seed: 2}", "budget={trials: 5}"),
     "hyperband": ("schedule={name: hyperband, rungs: [2, 4], eta: 2}", "search={name: bohb, seed: 1}", "budget={trials: 5}"),
     "none": ("schedule={name: none, rungs: [3, 6]}", "search={name: tpe, seed: 3, n_startup_trials: 2}", "budget={trials: 4}"),
+    "asha, repeats": ("schedule={name: asha, rungs: [2, 6], eta: 2}", "search={name: tpe, seed: 5, n_startup_trials: 2}",
+                      "budget={trials: 4}", "repeats=2", "concurrency=2"),
+    "pbt, repeats": ("schedule={name: pbt, rungs: [2, 4, 6]}", "search={name: random, seed: 6}", "budget={trials: 3}",
+                     "space={train.optimizer.lr: {log: [0.001, 0.5]}, train.optimizer.momentum: [0, 0.5, 0.9]}", "repeats=2",
+                     "concurrency=2"),
+    "objectives": ("schedule={name: none, rungs: [3, 6]}", "search={name: tpe, seed: 7, n_startup_trials: 2}",
+                   "budget={trials: 4}", "objective=[{metric: accuracy}, {metric: loss}]"),
+    "objectives, repeats": ("schedule={name: none}", "search={name: tpe, seed: 8, n_startup_trials: 2}", "budget={trials: 3}",
+                            "objective=[{metric: loss}, {metric: accuracy}]", "repeats=3", "concurrency=2"),
 }
 VICTIMS = ("coordinator before", "coordinator after", "server", "worker", "client")
 
@@ -65,9 +74,10 @@ class Site:
         for name in sorted(os.listdir(self.below)):
             with open(os.path.join(self.below, name), "rb") as file:
                 log[name] = file.read().hex()
-        trials = self.sweep.info()["trials"]
-        weights = {str(trial["number"]): self.cluster.json("status", trial["run"])["weights_sha256"]
-                   for trial in trials if trial["state"] == "done"}
+        info = self.sweep.info()
+        runs = [trial["run"] + (f"-{repeat}" if repeat else "") for trial in info["trials"] if trial["state"] == "done"
+                for repeat in range(info["spec"].get("repeats", 1))]
+        weights = {run.removeprefix(self.sweep.id): self.cluster.json("status", run)["weights_sha256"] for run in runs}
         return {"log": log, "weights": weights}
 
     def watch(self):

@@ -189,7 +189,7 @@ static void read_state(struct task *task) {
   task_post(shell->event_loop, &restoring->task);
 }
 
-static void run_restore(struct coordinator_service *shell, const struct stored_run *run) {
+void shell_run_restore(struct coordinator_service *shell, const struct stored_run *run) {
   struct coordinator_event event = {.kind = EVENT_RUN_RESTORED,
                                     .restored = {.record = run->record,
                                                  .events = run->events,
@@ -218,7 +218,7 @@ static void begin_to_lead(struct task *task) {
     shell_step(shell,
                &(struct coordinator_event){.kind = EVENT_MEMBERS_RESTORED, .members = restoring->members});
   for (int i = 0; i < restoring->runs.count; i++)
-    run_restore(shell, &restoring->runs.items[i]);
+    shell_run_restore(shell, &restoring->runs.items[i]);
   shell->sweeps = restoring->sweeps;
   restoring->sweeps = NULL;
   for (struct shell_sweep *sweep = shell->sweeps; sweep; sweep = sweep->next)

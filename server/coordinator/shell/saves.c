@@ -84,7 +84,10 @@ static void saved_run_forget(struct coordinator_service *shell, struct saved_run
 }
 
 void shell_saves_restored(struct coordinator_service *shell, const struct stored_run *stored) {
-  struct saved_run *run = find_or_add(shell, stored->record->run);
+  struct saved_run *run;
+  if (shell_find_saved(shell, stored->record->run))
+    return; /* what is known of it is newer */
+  run = find_or_add(shell, stored->record->run);
   run->has_incarnation = true;
   run->incarnation = stored->record->incarnation;
   shell_events_restored(&run->events, stored);

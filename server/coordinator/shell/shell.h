@@ -220,6 +220,7 @@ void shell_fetch_model(struct coordinator_service *shell, const char *run);
 void shell_fetch_models(struct coordinator_service *shell); /* of all runs that are not over */
 
 /* saves.c; event loop */
+/* What this coordinator knows itself of what was saved of the run, it goes on with. */
 void shell_saves_restored(struct coordinator_service *shell, const struct stored_run *run);
 /* The call of a submission is answered when the record of its run, which the core has been given, is
    durable, and the model with it. */

@@ -37,7 +37,6 @@ static int read_checkpoints(struct reading *reading, Weir__RunRecord *record, st
 static int read_events(struct reading *reading, struct stored_run *run, struct err *err);
 static int read_chunk(struct reading *reading, struct stored_run *run, uint64_t number, struct err *err);
 static int settle_incarnation(struct reading *reading, const Weir__RunRecord *record, struct err *err);
-static void stored_run_fini(struct stored_run *run);
 
 static bool is_over(const Weir__RunRecord *record) {
   return record->state == WEIR__RUN_STATE__DONE || record->state == WEIR__RUN_STATE__FAILED ||
@@ -63,7 +62,7 @@ int stored_runs_read(struct store *store, const struct store_record *guard, stru
 
 void stored_runs_fini(struct stored_runs *runs) {
   for (int i = 0; i < runs->count; i++)
-    stored_run_fini(&runs->items[i]);
+    stored_runs_release(&runs->items[i]);
   free(runs->items);
   *runs = (struct stored_runs){0};
 }
@@ -79,7 +78,28 @@ int stored_members_read(struct store *store, Weir__Members **members, struct err
   return 0;
 }
 
-static void stored_run_fini(struct stored_run *run) {
+int stored_runs_find(struct store *store, const struct store_record *guard, const char *id,
+                     struct stored_run *run, struct err *err) {
+  struct reading reading = {.store = store, .guard = guard};
+  char *name = checkpoint_run_name(id, "run"), *prefix = mem_printf("runs/%s/", id);
+  struct err why = ERR_NONE;
+  const char *wrong;
+  *run = (struct stored_run){0};
+  if (checkpoint_read_record(store, name, &weir__run_record__descriptor, (void **)&run->record, err) == 0) {
+    if ((wrong = what_is_wrong(run->record, name, &why)))
+      err_set(err, ERR_CORRUPT, "store: record %s: %s", name, wrong);
+    else if (store_list_records(store, prefix, &reading.names, err) == 0)
+      read_run(&reading, run, err);
+  }
+  if (err->code)
+    stored_runs_release(run);
+  store_names_fini(&reading.names);
+  free(name);
+  free(prefix);
+  return err->code;
+}
+
+void stored_runs_release(struct stored_run *run) {
   message_free(run->record);
   for (size_t i = 0; i < run->n_events; i++)
     message_free(run->events[i]);
@@ -162,7 +182,7 @@ static void keep_newest(struct stored_runs *runs) {
     if (n[kind]++ < most[kind])
       runs->items[kept++] = runs->items[i];
     else
-      stored_run_fini(&runs->items[i]);
+      stored_runs_release(&runs->items[i]);
   }
   runs->left_out += runs->count - kept;
   runs->count = kept;

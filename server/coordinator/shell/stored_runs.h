@@ -34,6 +34,12 @@ int stored_runs_read(struct store *store, const struct store_record *guard, stru
                      struct err *err);
 void stored_runs_fini(struct stored_runs *runs);
 
+/* Reads one of them, whether it is over or not. Freed with stored_runs_release. Errors: NOT_FOUND; CORRUPT;
+   the store's. */
+int stored_runs_find(struct store *store, const struct store_record *guard, const char *id,
+                     struct stored_run *run, struct err *err);
+void stored_runs_release(struct stored_run *run);
+
 /* The newest record of members, freed with message_free; NULL where there is none, or a damaged one, which is
    logged. Blocks. Errors: the store's. */
 int stored_members_read(struct store *store, Weir__Members **members, struct err *err);

@@ -362,6 +362,8 @@ static int read_log(struct store *store, struct shell_sweep *sweep, struct err *
     if (rc == ERR_NOT_FOUND) {
       *err = ERR_NONE;
       sweep->n_written = sweep->n_log;
+      for (int i = 0; i < sweep->n_runs; i++)
+        sweep->runs[i].may_be_stored = true;
       return 0;
     }
     if (rc)

@@ -12,6 +12,10 @@
 
 static void trial_drive(struct coordinator_service *shell, struct shell_sweep *sweep,
                         const struct sweep_trial *trial, uint32_t repeat);
+static void run_seek(struct coordinator_service *shell, struct shell_sweep *sweep, uint32_t trial,
+                     uint32_t repeat);
+static void seek_run(struct task *task);
+static void seek_done(struct task *task);
 static bool run_let_go(struct coordinator_service *shell, const char *id);
 static void trial_begin(struct coordinator_service *shell, struct shell_sweep *sweep,
                         const struct sweep_trial *trial, uint32_t repeat, Weir__RunSpec *spec);
@@ -22,6 +26,16 @@ static void trial_go_on(struct coordinator_service *shell, struct shell_sweep *s
 static void run_mend(struct coordinator_service *shell, const char *id, const Weir__RunInfo *info);
 static bool run_revive(struct coordinator_service *shell, struct shell_sweep *sweep,
                        const struct sweep_trial *trial, uint32_t repeat, const Weir__RunInfo *info);
+
+/* A run that the core has forgotten, read by the jobs. */
+struct seek {
+  struct task task;
+  struct coordinator_service *shell;
+  char *sweep, *run;
+  uint32_t trial, repeat;
+  struct stored_run stored;
+  struct err err;
+};
 
 /* Where one of a trial's runs fails, the others are not needed. */
 static bool is_to_end(const struct sweep *sweep, const struct sweep_trial *trial) {
@@ -56,6 +70,8 @@ static void trial_drive(struct coordinator_service *shell, struct shell_sweep *s
   struct err err = ERR_NONE;
   if (coordinator_run_spec(shell->core, id)) {
     trial_go_on(shell, sweep, trial, repeat);
+  } else if (run->may_be_stored) {
+    run_seek(shell, sweep, trial->number, repeat);
   } else if (coordinator_live_runs(shell->core) >= RUNS_LIVE_MAX || run->is_forking) {
     ; /* at a later tick */
   } else if (run->is_refused || sweep_repeat_spec(sweep->sweep, trial, repeat, &spec, &err)) {
@@ -118,9 +134,13 @@ static void trial_fork(struct coordinator_service *shell, struct shell_sweep *sw
   Weir__RunInfo info;
   bool is_there = coordinator_run_info(shell->core, parent, shell_now_ms(), &info) &&
                   !shell_saves_is_deleting(shell, parent);
+  bool is_forgotten = !is_there && !coordinator_run_spec(shell->core, parent) &&
+                      sweep_run(sweep, &sweep->sweep->trials[trial->parent], repeat)->may_be_stored;
   struct err err = ERR_NONE;
   uint64_t found;
-  if (is_there && shell_pick_checkpoint(shell, parent, &step, &found, &err)) {
+  if (is_forgotten) {
+    run_seek(shell, sweep, (uint32_t)trial->parent, repeat);
+  } else if (is_there && shell_pick_checkpoint(shell, parent, &step, &found, &err)) {
     const struct trial_fork fork = {id, parent, step, spec, sweep->id, trial->number, repeat};
     sweep_run(sweep, trial, repeat)->is_forking = shell_fork_trial(shell, &fork, &err) == 0;
     spec = NULL;
@@ -136,6 +156,68 @@ static void trial_fork(struct coordinator_service *shell, struct shell_sweep *sw
   spec_free(spec);
   free(id);
   free(parent);
+}
+
+/* Its record may be on the way to the store: then at a later tick. */
+static void run_seek(struct coordinator_service *shell, struct shell_sweep *sweep, uint32_t trial,
+                     uint32_t repeat) {
+  struct trial_run *run = sweep_run(sweep, &sweep->sweep->trials[trial], repeat);
+  char *id = sweep_run_id(sweep, trial, repeat);
+  struct seek *seek;
+  if (run->is_sought || shell_saves_state(shell, id, shell_saves_newest(shell, id)) != SAVE_DONE) {
+    free(id);
+    return;
+  }
+  run->is_sought = true;
+  seek = mem_new(sizeof *seek);
+  *seek = (struct seek){.task.run = seek_run,
+                        .shell = shell,
+                        .sweep = mem_strdup(sweep->id),
+                        .run = id,
+                        .trial = trial,
+                        .repeat = repeat};
+  task_post(shell->jobs, &seek->task); /* one a run */
+}
+
+static void seek_run(struct task *task) {
+  struct seek *seek = TASK_OWNER(task, struct seek, task);
+  char term[LEASE_TERM_SIZE];
+  struct store_record guard = lease_guard(seek->shell->term, term);
+  if (shell_may_write(seek->shell, &seek->err))
+    stored_runs_find(seek->shell->store, &guard, seek->run, &seek->stored, &seek->err);
+  seek->task.run = seek_done;
+  task_post(seek->shell->event_loop, &seek->task);
+}
+
+/* One that ended with its sweep goes on at once: being over, it would be the first to be forgotten again. */
+static void seek_take(struct seek *seek, struct shell_sweep *sweep) {
+  struct coordinator_service *shell = seek->shell;
+  const struct sweep_trial *trial = &sweep->sweep->trials[seek->trial];
+  struct trial_run *run = sweep_run(sweep, trial, seek->repeat);
+  enum err_code code = seek->err.code;
+  Weir__RunInfo info;
+  run->is_sought = false;
+  if (!code && !coordinator_run_spec(shell->core, seek->run))
+    shell_run_restore(shell, &seek->stored);
+  if (coordinator_run_info(shell->core, seek->run, shell_now_ms(), &info))
+    run_revive(shell, sweep, trial, seek->repeat, &info);
+  else
+    run->may_be_stored = code && code != ERR_NOT_FOUND && code != ERR_CORRUPT;
+  sweep->is_due |= !code || !run->may_be_stored; /* else at the next tick */
+}
+
+static void seek_done(struct task *task) {
+  struct seek *seek = TASK_OWNER(task, struct seek, task);
+  struct coordinator_service *shell = seek->shell;
+  struct shell_sweep *sweep = shell->is_stopping ? NULL : shell_find_sweep(shell, seek->sweep);
+  if (sweep)
+    seek_take(seek, sweep);
+  if (seek->err.code && seek->err.code != ERR_NOT_FOUND)
+    log_event(LOG_WARN, "coordinator", "trial_not_read", "run=%s reason=\"%s\"", seek->run, seek->err.text);
+  stored_runs_release(&seek->stored);
+  free(seek->sweep);
+  free(seek->run);
+  free(seek);
 }
 
 void shell_trial_forked(struct coordinator_service *shell, const struct trial_fork *fork,

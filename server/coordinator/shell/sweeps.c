@@ -361,8 +361,10 @@ static void extension_take(struct coordinator_service *shell, struct shell_sweep
   sweep->end_asked = NULL;
   sweep->is_settled = sweep->is_waiting = false;
   sweep->is_due = true;
-  for (int i = 0; i < sweep->n_runs; i++)
+  for (int i = 0; i < sweep->n_runs; i++) {
     sweep->runs[i].is_let_go = sweep->runs[i].is_resumed = false;
+    sweep->runs[i].may_be_stored = true;
+  }
   shell_sweep_save(shell, sweep);
 }
 

@@ -13,6 +13,9 @@ struct trial_run {
   bool is_forking; /* it is being made */
   bool is_refused; /* it could not be made: the trial's values cannot be used */
   bool is_resumed; /* since the sweep was extended, by this coordinator */
+  /* The store may have it though the core has not: the core knows no more than 1,000 trials that are over. */
+  bool may_be_stored;
+  bool is_sought; /* there, by the jobs */
 };
 
 /* A sweep and its log. Records are applied as they are decided; runs are made, held and ended by them only
@@ -75,6 +78,10 @@ void shell_sweep_saved(struct coordinator_service *shell, struct shell_sweep *sw
 /* Tells what became of a run of a trial that runs. */
 void shell_sweep_tell(struct shell_sweep *sweep, const struct sweep_trial *trial,
                       const struct sweep_outcome *outcome);
+
+/* lead.c */
+/* The core knows the run from now on, as the store has it. */
+void shell_run_restore(struct coordinator_service *shell, const struct stored_run *run);
 
 /* sweep_trials.c */
 /* Begins, resumes, raises and ends runs as the states of their trials say. Whether all stopped trials' runs

@@ -15,6 +15,7 @@
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
 #include "tests/support/coordinator/world_checks.h"
+#include "tests/support/coordinator/world_forks.h"
 #include "tests/support/coordinator/world_holds.h"
 #include "tests/support/coordinator/world_liars.h"
 
@@ -104,6 +105,7 @@ static void check_commit(struct world *w, const struct coordinator_action *actio
   assert_int_equal(manifest->n_blocks, BLOCKS);
   assert_true(!action->is_last || manifest->step == early_stopping_last(w, run));
   assert_true(action->is_last || manifest->step < STEPS);
+  forks_check_commit(w, manifest);
   for (uint32_t i = 0; i < BLOCKS; i++) { /* every block, all of one version */
     char key[65];
     block_key(i, manifest->step, key);
@@ -198,7 +200,7 @@ static void job_add(struct world *w, const struct coordinator_action *action) {
     for (uint64_t at = 0; coordinator_run_event(w->core, action->run, at, &view); at = view.event.number + 1)
       job->until_event = view.event.number + 1;
   } else
-    job->kind = JOB_DROP;
+    job->kind = action->kind == ACTION_BASE ? JOB_BASE : JOB_DROP;
 }
 
 void store_events(struct world *w, int at, uint64_t until) {
@@ -247,10 +249,12 @@ static void commit_execute(struct world *w, struct job *job, bool is_told) {
 void job_execute(struct world *w, bool is_told) {
   struct job job = w->jobs[0];
   struct stored_run *run = &w->runs[job.run];
-  if (job.kind == JOB_SAVE && w->is_store_away)
+  if (job.kind == JOB_SAVE && (w->is_store_away || forks_save_is_slow(w, job.run, job.record)))
     return;
   memmove(w->jobs, w->jobs + 1, (size_t)--w->n_jobs * sizeof *w->jobs);
-  if (job.kind == JOB_SAVE) {
+  if (job.kind == JOB_SAVE && !forks_save_base(w, job.run, job.record, is_told)) {
+    message_free(job.record);
+  } else if (job.kind == JOB_SAVE) {
     struct coordinator_event event = {.kind = EVENT_RUN_SAVED,
                                       .saved = {run->id, job.record->incarnation, job.record->state}};
     assert_true(!run->record || run->record->incarnation <= job.record->incarnation);
@@ -262,6 +266,9 @@ void job_execute(struct world *w, bool is_told) {
   } else if (job.kind == JOB_COMMIT) {
     commit_execute(w, &job, is_told);
     message_free(job.manifest);
+  } else if (job.kind == JOB_BASE) {
+    if (is_told)
+      forks_find_base(w, job.run);
   } else {
     struct coordinator_event event = {.kind = EVENT_CHECKPOINT_DROPPED, .dropped = {run->id, job.step}};
     if (!w->is_store_away && (w->is_calm || world_roll(w, 8))) /* else it is left for a sweep */
@@ -298,6 +305,8 @@ void world_step(struct world *w, const struct coordinator_event *event) {
       job_add(w, action);
     } else if (action->kind == ACTION_DROP) {
       check_drop(w, action);
+      job_add(w, action);
+    } else if (action->kind == ACTION_BASE) {
       job_add(w, action);
     } else if (action->kind == ACTION_SAVE) {
       struct stored_run *run = &w->runs[run_index(w, action->run)];
@@ -370,6 +379,7 @@ static void restore_run(struct world *w, struct stored_run *run) {
   given.n_checkpoints = n;
   event.restored.record = &given;
   run->saved_top = record->incarnation;
+  w->inherited += record->base_to_come && record->state == WEIR__RUN_STATE__QUEUED;
   world_step(w, &event);
   check_wish(w, run);
 }

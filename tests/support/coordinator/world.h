@@ -126,6 +126,7 @@ struct stored_run {
   uint64_t next_event;              /* to be stored */
   uint64_t forked_in;               /* the term */
   uint64_t base_step, base_made_by; /* of a fork: its first version, the parent's incarnation; 0: none */
+  bool is_base_to_come;             /* the store has not that version of the fork yet */
   struct sim_round round;
 
   /* What was ordered so far, for the checks. */
@@ -137,9 +138,9 @@ struct stored_run {
   struct server_set sets[INCARNATIONS];
 };
 
-enum job_kind { JOB_SAVE, JOB_COMMIT, JOB_DROP };
+enum job_kind { JOB_SAVE, JOB_COMMIT, JOB_DROP, JOB_BASE };
 
-/* What the core wants the store to do: an ACTION_SAVE, _COMMIT or _DROP that is under way. */
+/* What the core wants the store to do: an ACTION_SAVE, _COMMIT, _DROP or _BASE that is under way. */
 struct job {
   enum job_kind kind;
   int run;
@@ -179,6 +180,9 @@ struct world {
   int seated_beside;                /* workers told to compute the other run, too */
   int reoffered;                    /* the same by another coordinator than took the fork */
   int offered, adopted; /* how often a fork's server was told of its parent, and had the version */
+  int awaited, based;   /* forks of versions to come: how many there were, and began */
+  int inherited;        /* coordinators that found one in the store, which waits */
+  int in_vain;          /* forks that waited for what did not come */
   int done, rolled_back, successions, paused, kept, too_late, lost_checkpoints;
 };
 

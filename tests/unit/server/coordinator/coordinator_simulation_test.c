@@ -71,6 +71,8 @@ static void run_resume(struct world *w, int run, bool is_newest) {
       pick--;
     event.resumed.step = pick ? reply.checkpoints[pick - 1]->step : 0;
   }
+  if (w->runs[run].is_base_to_come)
+    event.resumed.step = w->runs[run].base_step;
   arena_fini(&arena);
   world_step(w, &event);
 }
@@ -184,7 +186,7 @@ static void an_accident(struct world *w) {
     store_toggle(w, !w->is_store_away);
     break;
   case 8:
-    forks_damage(&w->runs[run]);
+    forks_damage(w, run);
     break;
   case 9:
   case 10:
@@ -245,6 +247,8 @@ static void people_act(struct world *w) {
     w->held += state == WEIR__RUN_STATE__HELD;
     if (state == WEIR__RUN_STATE__RUN_STATE_UNKNOWN)
       run_submit(w, i);
+    else if (forks_give_up(w, i, state))
+      continue;
     else if (state == WEIR__RUN_STATE__PAUSED || state == WEIR__RUN_STATE__FAILED ||
              state == WEIR__RUN_STATE__CANCELLED)
       run_resume(w, i, w->is_calm || world_roll(w, 3));
@@ -402,6 +406,21 @@ static int name_the_seed(void **state) {
 }
 
 /* Of all worlds. */
+static struct { int awaited, based, inherited, in_vain; } forks;
+
+static void forks_add(const struct world *w) {
+  forks.awaited += w->awaited;
+  forks.based += w->based;
+  forks.inherited += w->inherited;
+  forks.in_vain += w->in_vain;
+}
+
+static void forks_report(bool have_to_be) {
+  print_message("%d forks of versions to come, %d began, %d found by a successor, %d waited in vain\n",
+                forks.awaited, forks.based, forks.inherited, forks.in_vain);
+  assert_true(!have_to_be || (forks.awaited && forks.based && forks.inherited && forks.in_vain));
+}
+
 static struct { int doubted, convicted, reissued; } lies;
 
 static void lies_add(const struct world *w) {
@@ -448,6 +467,7 @@ static void runs_end_as_promised_whatever_happens(void **state) {
     reoffered += w->reoffered;
     seated_beside += w->seated_beside;
     lies_add(w);
+    forks_add(w);
     world_fini(w);
   }
   print_message(
@@ -463,6 +483,7 @@ static void runs_end_as_promised_whatever_happens(void **state) {
                 following && late && set_aside && confirmed && offered && adopted && held && raised &&
                 ended_early && wishes && reoffered && seated_beside);
   lies_report(seeds > 1);
+  forks_report(seeds > 1);
   free(w);
   has_passed = true;
 }

@@ -7,7 +7,7 @@
 #include "common/base/log.h"
 #include "tests/support/coordinator/core_fleet.h"
 
-enum { SERVERS = 10, WORKERS = 100, QUEUED = 500, ROUNDS = 25, EVENTS = 20 };
+enum { SERVERS = 10, WORKERS = 100, QUEUED = 500, ROUNDS = 25, EVENTS = 20, TO_COME = 1000000 };
 
 static const uint64_t histories[] = {1000000, 10000000}; /* steps */
 
@@ -26,8 +26,8 @@ enum {
 struct mix {
   const char *name;
   int running;
-  const char *runs, *waits;
-  const char *label; /* of every other worker; NULL: none */
+  const char *runs, *waits; /* waits NULL: forks of a version to come wait, of each run that runs some */
+  const char *label;        /* of every other worker; NULL: none */
 };
 
 static const struct mix mixes[] = {
@@ -37,6 +37,7 @@ static const struct mix mixes[] = {
     {"600 runs take turns on 100 workers", 100, "", "", NULL},
     {"10 runs of 10 workers, 500 wait for 60 with a label", 10, "workers: {max: 10}\n",
      "workers: {min: 60, require: {gpu: h200}}\n", "gpu=h200"},
+    {"10 runs of 10 workers, 500 forks wait for versions of them", 10, "workers: {max: 10}\n", NULL, NULL},
 };
 
 static int compare(const void *a, const void *b) {
@@ -49,6 +50,13 @@ static double median(double *values) {
   return values[ROUNDS / 2];
 }
 
+static void one_more_waits(struct fleet *fleet, const struct mix *mix) {
+  if (mix->waits)
+    fleet_submits(fleet, mix->waits);
+  else
+    fleet_forks(fleet, fleet->submitted % mix->running, TO_COME);
+}
+
 static void fleet_fill(struct fleet *fleet, const struct mix *mix) {
   fleet_init(fleet);
   for (int i = 0; i < SERVERS; i++)
@@ -58,7 +66,7 @@ static void fleet_fill(struct fleet *fleet, const struct mix *mix) {
   for (int i = 0; i < mix->running; i++)
     fleet_submits(fleet, mix->runs);
   for (int i = 0; i < QUEUED; i++)
-    fleet_submits(fleet, mix->waits);
+    one_more_waits(fleet, mix);
   for (int i = 0; i < 100; i++) { /* runs let go of workers after steps */
     for (int run = 0; run < mix->running; run++)
       fleet_reports_step(fleet, run);
@@ -86,7 +94,7 @@ static void measure(const struct mix *mix) {
     us[KIND_LEAVE][round] = fleet.us;
     fleet_worker_joins(&fleet, round % 2 ? NULL : mix->label);
     us[KIND_JOIN][round] = fleet.us;
-    fleet_submits(&fleet, mix->waits);
+    one_more_waits(&fleet, mix);
     us[KIND_SUBMISSION][round] = fleet.us;
     fleet_cancels(&fleet, fleet.submitted - 1);
     us[KIND_CANCEL][round] = fleet.us;

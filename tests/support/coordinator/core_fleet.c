@@ -9,7 +9,7 @@
 #include "common/agree/spec.h"
 #include "server/coordinator/messages/info.h"
 
-enum { SAMPLES = 1 << 20 };
+enum { SAMPLES = 1 << 20, STEPS = 10000000 };
 
 static const uint32_t block_elems[] = {1000, 2000, 3000, 500, 40};
 
@@ -133,7 +133,8 @@ const char *fleet_run(int run, char id[64]) {
   return id;
 }
 
-void fleet_submits(struct fleet *fleet, const char *more) {
+static void submit(struct fleet *fleet, const char *more, struct run_origin origin,
+                   const struct run_inheritance *inheritance) {
   char text[1024], id[64];
   struct err err = ERR_NONE;
   struct run_submission submission = {.id = fleet_run(fleet->submitted++, id),
@@ -141,19 +142,42 @@ void fleet_submits(struct fleet *fleet, const char *more) {
                                       .model_sha256 = "feed",
                                       .parameters = 6540,
                                       .block_elems = block_elems,
-                                      .n_blocks = sizeof block_elems / sizeof *block_elems};
+                                      .n_blocks = sizeof block_elems / sizeof *block_elems,
+                                      .origin = origin,
+                                      .inheritance = inheritance};
   struct coordinator_event event = {.kind = EVENT_RUN_SUBMITTED, .submission = &submission};
   Weir__RunSpec *spec = NULL;
   snprintf(text, sizeof text,
            "name: mlp\nmodel: {onnx: mlp.onnx, loss: cross_entropy}\n"
            "data: {train: {format: idx, images: i, labels: l}}\n"
-           "train: {steps: 10000000, batch: 4096, microbatches: 64, optimizer: {name: sgd, lr: 0.1}}\n"
+           "train: {steps: %d, batch: 4096, microbatches: 64, optimizer: {name: sgd, lr: 0.1}}\n"
            "checkpoint: {every_seconds: 1000000}\n%s",
-           more);
+           STEPS, more);
   CHECK(spec_read("spec", text, strlen(text), &spec, &err) == 0 && spec_check(spec, &err) == 0);
   submission.spec = spec;
   fleet_step(fleet, &event);
   spec_free(spec);
+}
+
+void fleet_submits(struct fleet *fleet, const char *more) {
+  submit(fleet, more, (struct run_origin){0}, NULL);
+}
+
+void fleet_forks(struct fleet *fleet, int parent, uint64_t step) {
+  char id[64];
+  Weir__Plan plan = WEIR__PLAN__INIT;
+  Weir__RunReference reference = WEIR__RUN_REFERENCE__INIT;
+  struct run_inheritance inheritance = {&plan, &reference, NULL};
+  plan.train_samples = SAMPLES;
+  plan.steps = STEPS;
+  reference.worker = "worker-1 (node-1.cluster)";
+  reference.dataset_sha256 = "data";
+  submit(fleet, "",
+         (struct run_origin){.parent = fleet_run(parent, id),
+                             .step = step,
+                             .incarnation = INCARNATION_UNKNOWN,
+                             .is_to_come = true},
+         &inheritance);
 }
 
 void fleet_cancels(struct fleet *fleet, int run) {

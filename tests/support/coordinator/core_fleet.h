@@ -33,6 +33,8 @@ void fleet_leaves(struct fleet *fleet, uint64_t key);
 
 /* more: what the spec has besides, "workers: {min: 2}\n". */
 void fleet_submits(struct fleet *fleet, const char *more);
+/* A fork of that run's version, which is to come: it waits for it. */
+void fleet_forks(struct fleet *fleet, int parent, uint64_t step);
 void fleet_cancels(struct fleet *fleet, int run);
 const char *fleet_run(int run, char id[64]);
 

@@ -90,11 +90,11 @@ struct store {
      redis+cluster://[USER@]HOST[:PORT],...                rediss+cluster:// with TLS
      memory://                                             this process's own, for tests
    Options after '?', separated by '&': prefix=TEXT of the keys (weir), replicas=N that must have a write
-   before it counts (0), timeout_ms=N for an answer (5000), ca=FILE, cert=FILE, key=FILE for TLS. A password
-   is taken from the URL (USER:PASSWORD@, :PASSWORD@), else from the file that WEIR_STORE_PASSWORD_FILE names,
-   else from WEIR_STORE_PASSWORD. Errors: INVALID for a bad URL (an unknown scheme: the known ones named), a
-   refused password or a wrong kind of server; UNAVAILABLE when nobody answers. No error and no log shows a
-   password. */
+   before it counts (0), timeout_ms=N for an answer (5000), for TLS ca=FILE, cert=FILE, key=FILE and name=NAME
+   that the server's certificate must have (its host). A password is taken from the URL (USER:PASSWORD@,
+   :PASSWORD@), else from the file that WEIR_STORE_PASSWORD_FILE names, else from WEIR_STORE_PASSWORD. Errors:
+   INVALID for a bad URL (an unknown scheme: the known ones named), a refused password or a wrong kind of
+   server; UNAVAILABLE when nobody answers. No error and no log shows a password. */
 int store_open(const char *url, struct store **out, struct err *err);
 void store_close(struct store *store); /* NULL is ignored */
 bool store_url_has_password(const char *url);

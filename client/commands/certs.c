@@ -134,7 +134,8 @@ static const struct command_def command_certs_init = {
     .description =
         "Makes the folder CA_DIR: ca.pem and ca-key.pem, a private certificate authority that is valid for "
         "ten "
-        "years, and below it the folders coordinator, server, worker, all and client, each with ca.pem, "
+        "years, and below it the folders coordinator, server, worker, all, client and store, each with "
+        "ca.pem, "
         "cert.pem and key.pem, which are valid for a year. Copy each folder to the machines where that role "
         "runs, and keep ca-key.pem to yourself. A folder that holds anything is left as it is.",
     .examples = "weir certs init certs\n",
@@ -149,7 +150,8 @@ static const struct option_def issue_options[] = {
     {.name = "role",
      .kind = OPTION_TEXT,
      .value = "ROLE",
-     .help = "what its holder is: coordinator, server, worker, all (any of these three) or client."},
+     .help = "what its holder is: coordinator, server, worker, all (any of these three), client, or store (a "
+             "Redis)."},
     {.name = "name",
      .kind = OPTION_TEXT,
      .value = "NAME",

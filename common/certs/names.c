@@ -16,6 +16,7 @@ static const struct {
     {"worker", ",DNS:worker.weir,DNS:member.weir"},
     {"all", ",DNS:all.weir,DNS:coordinator.weir,DNS:server.weir,DNS:worker.weir,DNS:member.weir"},
     {"client", ",DNS:client.weir"},
+    {"store", ",DNS:store.weir"},
 };
 
 static const char *const accesses[CERT_ACCESSES] = {"viewer", "submitter", "operator"};
@@ -34,8 +35,8 @@ int cert_role_find(const char *text, enum cert_role *role, struct err *err) {
       *role = (enum cert_role)i;
       return 0;
     }
-  return err_set(err, ERR_INVALID, "'%s' is no role: there are coordinator, server, worker, all and client",
-                 text);
+  return err_set(err, ERR_INVALID,
+                 "'%s' is no role: there are coordinator, server, worker, all, client and store", text);
 }
 
 int cert_access_find(const char *text, enum cert_access *access, struct err *err) {
@@ -113,5 +114,5 @@ void cert_holder_names(const struct cert_holder *holder, char names[CERT_TEXT_SI
 }
 
 bool cert_role_covers(enum cert_role own, enum cert_role wanted) {
-  return own == wanted || (own == CERT_ALL && wanted != CERT_CLIENT);
+  return own == wanted || (own == CERT_ALL && wanted < CERT_ALL);
 }

@@ -5,8 +5,9 @@
 
 #include "common/base/err.h"
 
-/* In the order of roles[] in names.c. CERT_ALL: a process that may be any member. */
-enum cert_role { CERT_COORDINATOR, CERT_SERVER, CERT_WORKER, CERT_ALL, CERT_CLIENT, CERT_ROLES };
+/* In the order of roles[] in names.c. CERT_ALL: a process that may be any of those before it. CERT_STORE: no
+   process of Weir's, but a Redis that is the store; it may call nothing that is not for everybody. */
+enum cert_role { CERT_COORDINATOR, CERT_SERVER, CERT_WORKER, CERT_ALL, CERT_CLIENT, CERT_STORE, CERT_ROLES };
 
 /* What a client may do, each also what those before it may. */
 enum cert_access { CERT_VIEWER, CERT_SUBMITTER, CERT_OPERATOR, CERT_ACCESSES };

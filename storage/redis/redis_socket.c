@@ -78,7 +78,7 @@ int redis_socket_open(const struct redis_endpoint *endpoint, const struct redis_
   rc = endpoint->port ? connect_tcp(sock, endpoint, deadline_ns, err)
                       : finish_connect(sock, redisConnectUnixNonBlock(endpoint->host), deadline_ns, err);
   if (!rc && config->has_tls)
-    rc = shake_hands(sock, endpoint->host, config->tls, deadline_ns, err);
+    rc = shake_hands(sock, config->name ? config->name : endpoint->host, config->tls, deadline_ns, err);
   if (rc)
     redis_socket_close(sock);
   else

@@ -77,6 +77,7 @@ void redis_config_fini(struct redis_config *config) {
   free(config->ca);
   free(config->cert);
   free(config->key);
+  free(config->name);
 }
 
 static const struct scheme *find_scheme(const char *url) {
@@ -185,11 +186,13 @@ static int parse_option(struct redis_config *config, const char *name, const cha
     text = &config->cert;
   else if (strcmp(name, "key") == 0)
     text = &config->key;
+  else if (strcmp(name, "name") == 0)
+    text = &config->name;
   else
-    return err_set(
-        err, ERR_INVALID,
-        "store: redis URL: unknown option '%.40s' (known: prefix, replicas, timeout_ms, db, ca, cert, key)",
-        name);
+    return err_set(err, ERR_INVALID,
+                   "store: redis URL: unknown option '%.40s' (known: prefix, replicas, timeout_ms, db, ca, "
+                   "cert, key, name)",
+                   name);
   if (!is_good)
     return err_set(err, ERR_INVALID, "store: redis URL: %s='%.80s' is out of range%s", name, value,
                    text ? " (letters, digits and ._:- , at most 64)" : "");
@@ -203,8 +206,8 @@ static int parse_option(struct redis_config *config, const char *name, const cha
 static int check_config(const struct redis_config *config, struct err *err) {
   if (config->kind == REDIS_CLUSTER && config->db != 0)
     return err_set(err, ERR_INVALID, "store: redis URL: a cluster has the database 0 only");
-  if ((config->ca || config->cert || config->key) && !config->has_tls)
-    return err_set(err, ERR_INVALID, "store: redis URL: ca, cert and key are for TLS: rediss://");
+  if ((config->ca || config->cert || config->key || config->name) && !config->has_tls)
+    return err_set(err, ERR_INVALID, "store: redis URL: ca, cert, key and name are for TLS: rediss://");
   if (!config->cert != !config->key)
     return err_set(err, ERR_INVALID, "store: redis URL: cert and key go together");
   return 0;

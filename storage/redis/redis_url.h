@@ -26,6 +26,7 @@ struct redis_config {
   char *prefix; /* letters, digits and "._:-": means nothing to SCAN's patterns and to a cluster's slots */
   int replicas, timeout_ms;
   char *ca, *cert, *key; /* files; NULL: the system's authorities, no certificate of ours */
+  char *name;            /* that every server's certificate must have; NULL: the server's host */
   void *tls;             /* redis_socket.c's, of has_tls */
 };
 

@@ -13,7 +13,8 @@ MEMBER = {role: f"URI:spiffe://weir/{role}/{role}, DNS:{role}.weir, DNS:member.w
 NAMES = {**MEMBER,
          "all": "URI:spiffe://weir/all/all, DNS:all.weir, DNS:coordinator.weir, DNS:server.weir, DNS:worker.weir, "
                 "DNS:member.weir",
-         "client": "URI:spiffe://weir/client/default/operator/client, DNS:client.weir"}
+         "client": "URI:spiffe://weir/client/default/operator/client, DNS:client.weir",
+         "store": "URI:spiffe://weir/store/store, DNS:store.weir"}
 
 
 def modes(top):
@@ -130,7 +131,7 @@ def test_what_is_no_order_is_refused_in_one_line():
         issue, out = ("issue", "--ca", authority.path, "--role"), folder.file("out")
         refused("issue", "--role", "worker", out, says="--ca CA_DIR and --role ROLE are needed")
         refused("issue", "--ca", authority.path, out, says="--ca CA_DIR and --role ROLE are needed")
-        refused(*issue, "boss", out, says="'boss' is no role: there are coordinator, server, worker, all and client")
+        refused(*issue, "boss", out, says="'boss' is no role: there are coordinator, server, worker, all, client and store")
         refused(*issue, "client", "--access", "root", out, says="'root' is no access: there are viewer")
         refused(*issue, "worker", "--tenant", "a", out, says="--tenant is for --role client")
         for word in ("", "a b", "a/b", ".a", "-a", "a\nb", "ä", "x" * 64, "a,DNS:server.weir"):

@@ -2,12 +2,14 @@
 """docker/compose.yaml as users run it, in a private engine: images, commands, and a run whose containers are
 scaled and killed, which must end in the bits of an undisturbed one."""
 import atexit
+import contextlib
 import json
 import os
 import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -16,6 +18,7 @@ import time
 from engine import Engine, skip_if_offline
 from gate import Gate
 from harness import BUILD, KEPT, PATIENCE, ROOT, Skip, main, program, wait_for
+from test_tls import PREFACE
 
 IMAGES = ("weir", "weir-redis", "weir-data")
 IMAGE_BYTES_MAX = 100_000_000  # above the base
@@ -47,9 +50,10 @@ train: {steps: 4, batch: 16, microbatches: 2, seed: 1, optimizer: {name: sgd, lr
 EXTRA = """
 x-member: &member {{dns_opt: ["timeout:1", "attempts:1"]}}
 services:
+  certs: {{build: {{network: host}}}}
   redis: {{build: {{network: host}}}}
   data: {{build: {{network: host}}}}
-  coordinator: {{<<: *member, build: {{network: host}}}}
+  coordinator: *member
   server: *member
   worker: {{<<: *member, volumes: ["{folder}:/gate:ro"], environment: {{LD_PRELOAD: {library}, WEIR_GATE: {gate}}}}}
   client: {{<<: *member, volumes: ["{folder}:/spec"]}}
@@ -94,6 +98,7 @@ class Compose:
         atexit.register(self.down)
         self.make_images()
         self.compose("up", "-d")
+        self.tls = self.own_certificate()
         try:
             wait_for(lambda: all(map(self.healthy, ("redis", "coordinator", "server"))), "health")
         except AssertionError as late:
@@ -111,6 +116,14 @@ class Compose:
         if kept:
             self.engine.docker("save", "--output", kept + ".part", *IMAGES)
             os.rename(kept + ".part", kept)
+
+    def own_certificate(self):
+        """The folder of the client's, as docs/DEPLOYMENT.md says how to get it."""
+        packed = subprocess.run(self.command("run", "--rm", "-T", "--no-deps", "--entrypoint", "tar", "client", "-C", "/run/weir",
+                                             "-chf", "-", "tls"), env=self.environment, stdin=subprocess.DEVNULL, capture_output=True)
+        assert packed.returncode == 0, packed.stderr[-2000:]
+        subprocess.run(["tar", "-C", self.folder, "-xf", "-"], input=packed.stdout, check=True)
+        return os.path.join(self.folder, "tls")
 
     def file(self, name, content):
         path = os.path.join(self.folder, name)
@@ -146,7 +159,7 @@ class Compose:
 
     def weir(self, *arguments):
         """JSON of a client command on the host, or None while nobody answers."""
-        done = subprocess.run([program("weir"), *arguments, "--json", "--coordinator", f"127.0.0.1:{self.port}"],
+        done = subprocess.run([program("weir"), *arguments, "--json", "--coordinator", f"127.0.0.1:{self.port}", "--tls", self.tls],
                               capture_output=True, text=True, timeout=PATIENCE)
         return json.loads(done.stdout) if done.returncode == 0 else None
 
@@ -237,18 +250,99 @@ def test_the_image_adds_at_most_100_mb_to_its_base():
 
 def test_containers_have_no_rights_to_spare():
     compose = Compose.get()
-    redis = compose.containers("redis")[0]["Id"]
-    password = compose.engine.docker("exec", redis, "cat", "/run/weir/store-password")
-    assert len(password) == 64 and password not in compose.engine.docker("top", redis)
+    passwords = [compose.engine.docker("exec", compose.containers(service)[0]["Id"], "cat", "/run/weir/store-password")
+                 for service in ("coordinator", "server")]
+    assert [len(password) for password in passwords] == [64, 64] and passwords[0] != passwords[1]
     for container in compose.containers():
         host, name = container["HostConfig"], container["Name"]
         assert container["Config"]["User"] == "10001:10001", name
         assert host["ReadonlyRootfs"] and host["CapDrop"] == ["ALL"] and not host["Privileged"], name
         assert "no-new-privileges:true" in host["SecurityOpt"], name
-        assert password not in json.dumps(container), name
+        assert not any(password in json.dumps(container) for password in passwords), name
     coordinator = compose.containers("coordinator")[0]["Id"]
     assert compose.engine.client("exec", coordinator, "touch", "/examples/x").returncode != 0
     compose.engine.docker("exec", coordinator, "touch", "/tmp/x")
+
+
+def test_each_container_has_the_secrets_of_its_role_alone():
+    """And nobody has the authority's key."""
+    compose = Compose.get()
+    wanted = {"redis": {"coordinator.sha256", "server.sha256"}, "coordinator": {"store-password"}, "server": {"store-password"},
+              "worker": set()}
+    for service, files in wanted.items():
+        for container in compose.containers(service):
+            def listed(*arguments, name=container["Id"]):
+                return set(compose.engine.docker("exec", name, *arguments).split())
+            assert {mount["Name"] for mount in container["Mounts"] if mount["Destination"] == "/run/weir"} == {
+                "weir_store" if service == "redis" else "weir_" + service}, service
+            assert not any(mount.get("Name") == "weir_authority" for mount in container["Mounts"]), service
+            found = {name for name in listed("ls", "/run/weir") if not re.fullmatch("tls|tls-[0-9a-f-]{36}", name)}
+            assert found == files, (service, found)
+            assert listed("ls", "/run/weir/tls/") == {"ca.pem", "cert.pem", "key.pem"}, service
+            assert not listed("find", "/run", "-name", "ca-key.pem"), service
+
+
+def test_plaintext_is_refused_on_every_port():
+    """And so is a client without a certificate."""
+    compose = Compose.get()
+    wanted = {"redis": {6379}, "coordinator": {7070}, "server": {7071}, "worker": None}  # a worker's are free ones
+    for service, ports in wanted.items():
+        for container in compose.containers(service):
+            address = next(iter(container["NetworkSettings"]["Networks"].values()))["IPAddress"]
+            found = wait_for(lambda: ports_of(container["State"]["Pid"]), f"the ports of a {service}")
+            assert ports is None and len(found) == 1 or found == ports, (service, found)
+            for port in found:
+                for words in (PREFACE, b"PING\r\n" * 8):
+                    heard = talk(address, port, words)
+                    assert not heard.startswith(b"\0\0") and b"PONG" not in heard and b"NOAUTH" not in heard, (service, port, heard)
+                for words in (PREFACE, b"PING\r\n"):
+                    assert talk(address, port, words, tls=True) == b"", (service, port, "who has no certificate is heard")
+    done = subprocess.run([program("weir"), "runs", "--coordinator", f"127.0.0.1:{compose.port}"], capture_output=True, text=True,
+                          timeout=PATIENCE)
+    assert done.returncode == 3 and "does one end lack --tls" in done.stderr, done
+
+
+def ports_of(pid):
+    """Where the network of a process is listened to, but for its loopback."""
+    found = set()
+    for table in ("tcp", "tcp6"):
+        with open(f"/proc/{pid}/net/{table}") as rows:
+            for row in list(rows)[1:]:
+                address, port = row.split()[1].split(":")
+                if row.split()[3] == "0A" and not (table == "tcp" and address.endswith("7F")):
+                    found.add(int(port, 16))
+    return found
+
+
+def talk(address, port, words, tls=False):
+    """What is answered until the other end hangs up."""
+    heard = b""
+    with contextlib.suppress(ConnectionError, ssl.SSLError), \
+            socket.create_connection((address, port), timeout=PATIENCE) as plain, contextlib.ExitStack() as stack:
+        link = plain
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            context.set_alpn_protocols(["h2"])
+            link = stack.enter_context(context.wrap_socket(plain))
+        link.sendall(words)
+        while piece := link.recv(4096):
+            heard += piece
+    return heard
+
+
+def test_what_the_containers_know_each_other_by_is_kept():
+    """The one-shot service is started again by each `up`: what is good stays, and what is not is replaced."""
+    compose = Compose.get()
+    show = ("for r in coordinator server worker client store; do sha256sum </run/weir-$r/tls/cert.pem; done; "
+            "cat /run/authority/ca/ca.pem /run/weir-server/store-password | sha256sum; ")
+    script = f"set -e; {show} weir-certs; {show} rm /run/weir-client/tls/key.pem; weir-certs; {show}"
+    output = compose.compose("run", "--rm", "-T", "--entrypoint", "sh", "certs", "-c", script).stdout
+    hashes = re.findall("^([0-9a-f]{64})  -\r?$", output, re.MULTILINE)
+    assert len(hashes) == 18, output
+    first, second, third = hashes[:6], hashes[6:12], hashes[12:]
+    assert first == second and [one == other for one, other in zip(first, third)] == [True, True, True, False, True, True], hashes
+    compose.run("client", "runs")
 
 
 def test_a_run_whose_containers_are_scaled_killed_and_stopped_ends_in_the_same_bits():

@@ -9,7 +9,7 @@ from harness import PATIENCE, PEER_PYTHON, ROOT, Folder, Skip, main, wait_for, w
 from test_tls import secured, write_spec
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-HOLDERS = ("coordinator", "server", "worker", "all", "viewer", "submitter", "operator")
+HOLDERS = ("coordinator", "server", "worker", "all", "store", "viewer", "submitter", "operator")
 HELLO = {"server": "0a0708012203783a31", "worker": "0a020802"}  # of a server at x:1, of a worker
 # What each may call; the paths without weir's own name. Written down here a second time, so that no row changes unnoticed.
 ANYBODY = {"grpc.health.v1.Health/Check", "grpc.health.v1.Health/Watch",
@@ -24,7 +24,7 @@ SUBMITTERS = {"Training/" + name for name in ("Submit", "ForkRun", "Cancel", "Pa
                                               "ExtendSweep", "DeleteSweep", "StopSweep")}
 OPERATORS = {"Training/" + name for name in ("DrainWorker", "DrainServer", "CollectGarbage", "ReadmitWorker")}
 EVERY = ANYBODY | MEMBERS | SERVERS | WORKERS | VIEWERS | SUBMITTERS | OPERATORS
-ALLOWED = {"coordinator": ANYBODY, "server": ANYBODY | MEMBERS | SERVERS, "worker": ANYBODY | MEMBERS | WORKERS, "all": EVERY,
+ALLOWED = {"coordinator": ANYBODY, "server": ANYBODY | MEMBERS | SERVERS, "worker": ANYBODY | MEMBERS | WORKERS, "all": EVERY, "store": ANYBODY,
            "viewer": ANYBODY | VIEWERS, "submitter": ANYBODY | VIEWERS | SUBMITTERS,
            "operator": ANYBODY | VIEWERS | SUBMITTERS | OPERATORS}
 
@@ -37,7 +37,7 @@ def methods():
 
 def issued(folder, authority, holder):
     """The folder of a certificate of that kind."""
-    if holder in ("coordinator", "server", "worker", "all"):
+    if holder in ("coordinator", "server", "worker", "all", "store"):
         return authority.folder(holder)
     out = folder.file(holder)
     if not os.path.exists(out):

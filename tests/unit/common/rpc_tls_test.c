@@ -127,7 +127,7 @@ static void a_client_of_an_authority_that_the_server_does_not_trust_is_refused(v
 
 static void a_server_is_believed_only_in_its_role(void **state) {
   static const char *const folders[CERT_ROLES] = {"home/coordinator", "home/server", "home/worker",
-                                                  "home/all", "home/client"};
+                                                  "home/all",         "home/client", "home/store"};
   const struct fixture *f = *state;
   struct rpc_tls *own = tls_of(f, "home/client");
   struct rpc_client *client = rpc_client_new(1, own);
@@ -135,8 +135,8 @@ static void a_server_is_believed_only_in_its_role(void **state) {
     struct rpc_tls *tls = tls_of(f, folders[role]);
     struct rpc_server *server = serve(tls);
     for (enum rpc_peer peer = PEER_COORDINATOR; peer <= PEER_ANY; peer++) {
-      bool is_right =
-          role == CERT_ALL || (peer == PEER_ANY ? role != CERT_CLIENT : (enum cert_role)peer == role);
+      bool is_right = role == CERT_ALL || (peer == PEER_ANY ? role != CERT_CLIENT && role != CERT_STORE
+                                                            : (enum cert_role)peer == role);
       struct err err;
       if (probe(client, server, peer, &err) != (is_right ? ERR_OK : ERR_UNAVAILABLE) ||
           (!is_right && !strstr(err.text, "not of the role that is needed")))

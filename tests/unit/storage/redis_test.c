@@ -36,8 +36,8 @@ static void a_url_says_where_and_how(void **state) {
   assert_string_equal(config.prefix, "weir");
   assert_int_equal(config.timeout_ms, 5000);
   assert_null(config.password);
-  assert_int_equal(parse("rediss://me:se%40c@[::1]:7000/3?prefix=a.b:c&replicas=2&timeout_ms=70&ca=/x%26y"),
-                   0);
+  assert_int_equal(
+      parse("rediss://me:se%40c@[::1]:7000/3?prefix=a.b:c&replicas=2&timeout_ms=70&ca=/x%26y&name=s.w"), 0);
   assert_true(config.has_tls);
   assert_string_equal(config.user, "me");
   assert_string_equal(config.password, "se@c");
@@ -48,6 +48,7 @@ static void a_url_says_where_and_how(void **state) {
   assert_int_equal(config.replicas, 2);
   assert_int_equal(config.timeout_ms, 70);
   assert_string_equal(config.ca, "/x&y");
+  assert_string_equal(config.name, "s.w");
   assert_int_equal(parse("redis+unix:///run/a@b.sock?db=4"), 0);
   assert_string_equal(config.endpoints[0].host, "/run/a@b.sock");
   assert_int_equal(config.endpoints[0].port, 0);
@@ -108,6 +109,7 @@ static void a_bad_url_is_refused_without_a_word_of_the_password(void **state) {
       "redis://:secret@h?other=1",
       "redis://:secret@h?replicas",
       "redis://:secret@h?ca=/x",
+      "redis://:secret@h?name=x",
       "rediss://:secret@h?cert=/x",
       "redis://:secret@[::1",
       "redis+unix://relative",

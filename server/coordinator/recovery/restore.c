@@ -216,6 +216,8 @@ static void go_on(struct coordinator *coordinator, struct run *run) {
   if (run->state == WEIR__RUN_STATE__STOPPED || run->state == WEIR__RUN_STATE__PAUSED)
     coordinator_progress_reset(run, coordinator_newest_checkpoint(run));
   if (coordinator_has_blocks(run) && coordinator_is_complete(run)) { /* it was about to say so */
+    if (run->state == WEIR__RUN_STATE__HELD) /* its hold was raised, as its record had yet to say */
+      coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__RUNNING);
     if (run->state == WEIR__RUN_STATE__RUNNING)
       coordinator_run_set_state(coordinator, run, WEIR__RUN_STATE__FINISHING);
     coordinator_run_done(coordinator, run);

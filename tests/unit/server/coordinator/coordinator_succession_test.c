@@ -115,13 +115,14 @@ static void a_successor_begins_again_what_had_not_begun(void **state) {
   assert_int_equal(f->told[AGAIN].load_incarnation, 1);
 }
 
-static void a_run_that_only_had_to_say_so_is_done(void **state) {
-  struct core_fixture *f = *state;
+/* A record of that state, and the last checkpoint, which was committed before another record said more. */
+static void is_done_from(struct core_fixture *f, Weir__RunState state) {
   Weir__RunRecord *record;
   Weir__CheckpointInfo last = WEIR__CHECKPOINT_INFO__INIT;
   core_run_start(f, 3);
   reports_steps(f, S1, RUN, 0, STEPS);
   record = record_of(f);
+  record->state = state;
   last.step = STEPS;
   last.accuracy = last.eval_loss = NAN;
   last.weights_sha256 = (char *)sha256_of_weights;
@@ -133,6 +134,15 @@ static void a_run_that_only_had_to_say_so_is_done(void **state) {
   assert_string_equal(info_of_run(f, RUN).weights_sha256, sha256_of_weights);
   server_joins_again(f, S1, AGAIN, RUN, STEPS);
   assert_string_equal(f->told[AGAIN].unload, RUN);
+}
+
+static void a_run_that_only_had_to_say_so_is_done(void **state) {
+  is_done_from(*state, WEIR__RUN_STATE__RUNNING);
+}
+
+/* Its hold was raised. */
+static void a_run_that_was_still_held_by_its_record_is_done(void **state) {
+  is_done_from(*state, WEIR__RUN_STATE__HELD);
 }
 
 static void a_damaged_record_is_left_out(void **state) {
@@ -175,6 +185,7 @@ int main(void) {
       TEST(a_successor_rolls_back_when_servers_stay_away),
       TEST(a_successor_begins_again_what_had_not_begun),
       TEST(a_run_that_only_had_to_say_so_is_done),
+      TEST(a_run_that_was_still_held_by_its_record_is_done),
       TEST(a_damaged_record_is_left_out),
       TEST(an_emptied_store_is_given_everything_again),
   };

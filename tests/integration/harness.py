@@ -260,6 +260,7 @@ class Cluster:
         self.start_coordinator(**process)
         for number in range(servers):
             self.add_server(advertise[number] if advertise else None)
+            self.all_join()  # so that their ids are in their order
         for _ in range(workers):
             self.add_worker(threads)
 
@@ -297,7 +298,13 @@ class Cluster:
         self.workers.append(worker)
         return worker
 
+    def all_join(self):
+        """Waits for it: what is submitted now has them from its start on."""
+        members = [*(server for server, _ in self.servers), *self.workers]
+        wait_for(lambda: all(" member joined " in member.output() for member in members), "the members to join")
+
     def __enter__(self):
+        self.all_join()
         return self
 
     def __exit__(self, *unused):

@@ -33,6 +33,7 @@ class Forks:
         self.gate = self.cluster.gate
 
     def __enter__(self):
+        self.cluster.__enter__()
         return self
 
     def __exit__(self, *unused):

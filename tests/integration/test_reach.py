@@ -17,7 +17,7 @@ class Links:
         self.proxy.target = self.cluster.servers[-1][1]
         for _ in range(workers):
             self.cluster.add_worker()
-        wait_for(lambda: len(self.cluster.json("workers")) == workers, "the workers")
+        self.cluster.all_join()
         self.run = Run(folder, self.cluster, stop=15)
         self.last = f"server-{servers} ({self.proxy.address})"
 

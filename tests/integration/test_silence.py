@@ -56,9 +56,10 @@ class Silence:
         for machine in servers:
             machine.limit(PACE_MBIT)
             self.cluster.servers.append(self.cluster.start_server(listen=f"{machine.address}:0", preexec_fn=machine.enter))
+            self.cluster.all_join()
         for machine in self.workers:
             self.cluster.add_worker(preexec_fn=machine.enter)
-        wait_for(lambda: len(self.cluster.json("workers")) == 2, "the workers")
+        self.cluster.all_join()
         self.run = Run(folder, self.cluster, stop=10)
         self.watch = Watch(self.run.metrics)
 

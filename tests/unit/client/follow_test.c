@@ -174,7 +174,7 @@ static int begin(void **state) {
   (void)state;
   script = (struct script){.state = WEIR__RUN_STATE__DONE, .n_events = 6};
   rpc_fixture_init(&fixture, methods, sizeof methods / sizeof *methods);
-  return connection_open(&connection, fixture.target, NULL, &err);
+  return connection_open(&connection, fixture.target, &(const struct rpc_security){0}, &err);
 }
 
 static int end(void **state) {

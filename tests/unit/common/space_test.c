@@ -40,9 +40,9 @@ static void a_refused_space_names_the_dimension_and_the_key(void **state) {
   assert_refused("train.lr uniform 1", "space.train.lr: uniform: wants two bounds");
   assert_refused("train.lr uniform 1 2 3", "space.train.lr: uniform: wants two bounds");
   assert_refused("train.lr uniform 1 1.0000001", "space.train.lr: uniform: the bounds are too near");
-  assert_refused("train.lr", "space.train.lr: wants one of choice, uniform and log, with values");
+  assert_refused("train.lr", "space.train.lr: wants one of choice, uniform, log and files, with values");
   assert_refused("train.lr uniform 0 1 choice 3",
-                 "space.train.lr: wants one of choice, uniform and log, not");
+                 "space.train.lr: wants one of choice, uniform, log and files, not");
   assert_refused("a choice 1 2 1", "space.a: choice: '1' is there twice");
   assert_refused("a files x.onnx x.onnx", "space.a: files: 'x.onnx' is there twice");
   assert_refused("a choice 1 2 step 1", "space.a: step: only a number");

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/base/memory.h"
+
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 static int level_least = -1;
 
@@ -22,12 +24,20 @@ void log_set_level(enum log_level level) {
   __atomic_store_n(&level_least, (int)level, __ATOMIC_RELAXED);
 }
 
+/* An event is a line: what came from outside begins no other. */
+static void line_write(char *line) {
+  for (char *at = line; *at; at++)
+    if ((unsigned char)*at < ' ' || *at == 0x7f)
+      *at = '?';
+  fprintf(stderr, "%s\n", line);
+}
+
 void log_event(enum log_level level, const char *subsystem, const char *event, const char *format, ...) {
-  char line[2048];
+  char usual[2048], *line = usual;
   struct timespec now;
   struct tm utc;
-  va_list args;
-  size_t length;
+  va_list args, again;
+  size_t length, rest;
   int least = __atomic_load_n(&level_least, __ATOMIC_RELAXED);
   if (least < 0)
     log_set_level(least = level_from_environment());
@@ -35,12 +45,20 @@ void log_event(enum log_level level, const char *subsystem, const char *event, c
     return;
   clock_gettime(CLOCK_REALTIME, &now);
   gmtime_r(&now.tv_sec, &utc);
-  length = strftime(line, sizeof line, "%Y-%m-%dT%H:%M:%S", &utc);
-  length += (size_t)snprintf(line + length, sizeof line - length, ".%03ldZ %s %s %s ", now.tv_nsec / 1000000,
-                             level_names[level], subsystem, event);
+  length = strftime(usual, sizeof usual, "%Y-%m-%dT%H:%M:%S", &utc);
+  length += (size_t)snprintf(usual + length, sizeof usual - length, ".%03ldZ %s %s %s ",
+                             now.tv_nsec / 1000000, level_names[level], subsystem, event);
   va_start(args, format);
-  vsnprintf(line + length, sizeof line - length - 1, format, args);
+  va_copy(again, args);
+  rest = (size_t)vsnprintf(usual + length, sizeof usual - length, format, args);
+  if (rest >= sizeof usual - length) {
+    line = mem_new(length + rest + 1);
+    memcpy(line, usual, length);
+    vsnprintf(line + length, rest + 1, format, again);
+  }
+  va_end(again);
   va_end(args);
-  strcat(line, "\n");
-  fputs(line, stderr);
+  line_write(line);
+  if (line != usual)
+    free(line);
 }

@@ -13,6 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "common/rpc/callers.h"
 
 /* How long room is kept for the message of a call: beyond it, its client is slow or gone. */
 enum { ROOM_KEPT_MS = 2000 };
@@ -28,6 +29,7 @@ struct rpc_call {
   grpc_metadata_array metadata;
   struct rpc_guest *guest; /* whose certificate came with it; NULL: plaintext */
   void *user;
+  char *of, *answered; /* of the audit log: what the request names, and a reply */
 
   /* the queue's thread's own */
   grpc_byte_buffer *incoming;
@@ -92,6 +94,8 @@ static void put_and_unlock(struct rpc_call *call) {
   pthread_mutex_destroy(&call->lock);
   gpr_free(call->peer);
   rpc_guest_put(call->guest);
+  free(call->of);
+  free(call->answered);
   free(call);
   rpc_server_call_ended(server);
 }
@@ -241,6 +245,8 @@ static void hand_on(struct rpc_call *call, grpc_byte_buffer *wire) {
     return;
   }
   call->is_seen = true;
+  if (!call->of && rpc_audit_covers(call->route->def->callers))
+    call->of = rpc_audit_names(got.message);
   call->route->method->on_message(call, got.message, got.bytes);
   protobuf_c_message_free_unpacked(got.message, NULL);
   pthread_mutex_lock(&call->lock);
@@ -395,8 +401,23 @@ static int add_locked(struct rpc_call *call, const void *reply, const struct rpc
   return ERR_OK;
 }
 
+static void note_reply(struct rpc_call *call, const void *reply) {
+  if (!call->answered && rpc_audit_covers(call->route->def->callers))
+    call->answered = rpc_audit_names(reply);
+}
+
+/* Of what was denied or was no message there is no line. */
+static void audit(struct rpc_call *call, const struct err *err) {
+  if (call->is_seen && rpc_audit_covers(call->route->def->callers))
+    rpc_audit_log(&(struct rpc_audit){call->route->def->path, rpc_call_peer(call),
+                                      call->guest ? rpc_guest_holder(call->guest) : NULL, call->of,
+                                      call->answered},
+                  err);
+}
+
 int rpc_call_send(struct rpc_call *call, const void *reply, const struct rpc_payload *payload) {
   int code;
+  note_reply(call, reply);
   pthread_mutex_lock(&call->lock);
   code = add_locked(call, reply, payload);
   send_next_locked(call);
@@ -419,11 +440,14 @@ static void finish_locked(struct rpc_call *call, const struct err *err) {
 }
 
 void rpc_call_finish(struct rpc_call *call, const struct err *err) {
+  audit(call, err);
   pthread_mutex_lock(&call->lock);
   finish_locked(call, err);
 }
 
 void rpc_call_reply(struct rpc_call *call, const void *reply, const struct rpc_payload *payload) {
+  note_reply(call, reply);
+  audit(call, NULL);
   pthread_mutex_lock(&call->lock);
   add_locked(call, reply, payload);
   finish_locked(call, NULL);

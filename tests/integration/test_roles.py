@@ -123,5 +123,29 @@ def test_the_client_says_which_access_is_needed():
             run("operator", "drain", "worker-1")
 
 
+def test_every_change_leaves_a_line_that_says_who_made_it():
+    with Folder() as folder:
+        authority = Authority(folder)
+        with secured(folder, authority, servers=0, workers=0) as cluster:
+            def run(holder, *arguments, status=0):
+                return weir(*arguments, "--coordinator", cluster.address, "--tls", issued(folder, authority, holder), status=status)
+
+            def line(outcome, holder, method, names):
+                return (rf' info audit {outcome} who=spiffe://weir/client/\S+/{holder}/\S+ method=/weir.Training/{method} '
+                        rf'{names} peer=ipv4:127.0.0.1:\d+ code=\w+\n')
+
+            name = run("submitter", "submit", write_spec(folder)).stdout.strip()
+            run("submitter", "set", name, "priority=3")
+            run("viewer", "status", name)
+            run("submitter", "cancel", name)
+            run("operator", "drain", 'worker-"1"\n2 code=OK', status=2)
+            said = cluster.coordinator.output()
+            for wanted in (line("done", "submitter", "Submit", f'of="" reply="{name}"'), line("done", "submitter", "SetRun", f'of="{name}" reply=""'),
+                           line("done", "submitter", "Cancel", f'of="{name}" reply=""'),
+                           line("refused", "operator", "Drain\\w+", r'of="worker-\\"1\\"\\x0a2 code=OK" reply=""')):
+                assert re.search(wanted, said), (wanted, said)
+            assert " audit " not in "".join(row for row in said.splitlines() if "GetRun" in row or "viewer" in row), said
+
+
 if __name__ == "__main__":
     main(globals())

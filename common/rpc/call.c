@@ -28,6 +28,7 @@ struct rpc_call {
   grpc_call_details details; /* until accepted */
   grpc_metadata_array metadata;
   struct rpc_guest *guest; /* whose certificate came with it; NULL: plaintext */
+  char *ticket;            /* NULL: none came */
   void *user;
   char *of, *answered; /* of the audit log: what the request names, and a reply */
 
@@ -96,6 +97,7 @@ static void put_and_unlock(struct rpc_call *call) {
   rpc_guest_put(call->guest);
   free(call->of);
   free(call->answered);
+  free(call->ticket);
   free(call);
   rpc_server_call_ended(server);
 }
@@ -151,6 +153,22 @@ static int check_caller(const struct rpc_call *call, struct err *err) {
                  rpc_callers_name(def->callers), uri);
 }
 
+static char *find_ticket(const grpc_metadata_array *metadata) {
+  for (size_t i = 0; i < metadata->count; i++)
+    if (grpc_slice_str_cmp(metadata->metadata[i].key, RPC_TICKET_KEY) == 0) {
+      grpc_slice value = metadata->metadata[i].value;
+      return mem_printf("%.*s", (int)GRPC_SLICE_LENGTH(value), (const char *)GRPC_SLICE_START_PTR(value));
+    }
+  return NULL;
+}
+
+static int check_ticket(struct rpc_call *call, struct err *err) {
+  if (!call->route->method->on_begin)
+    return 0;
+  call->ticket = find_ticket(&call->metadata);
+  return call->route->method->on_begin(call, err);
+}
+
 static void call_begin(struct rpc_call *call) {
   struct err err = ERR_NONE;
   /* Before anything of the call is received. The guard logs whom it refuses. */
@@ -158,9 +176,9 @@ static void call_begin(struct rpc_call *call) {
     call_refuse(call, &err);
     return;
   }
-  if (check_caller(call, &err)) {
-    log_event(LOG_WARN, "rpc", "denied", "method=%s peer=%s reason=\"%s\"", call->route->def->path,
-              rpc_call_peer(call), err.text);
+  if (check_caller(call, &err) || check_ticket(call, &err)) {
+    log_event(err.code == ERR_DENIED ? LOG_WARN : LOG_DEBUG, "rpc", "denied",
+              "method=%s peer=%s reason=\"%s\"", call->route->def->path, rpc_call_peer(call), err.text);
     rpc_call_finish(call, &err);
     return;
   }
@@ -487,6 +505,10 @@ bool rpc_call_holder(const struct rpc_call *call, struct cert_holder *holder) {
   if (shown)
     *holder = *shown;
   return shown;
+}
+
+const char *rpc_call_ticket(const struct rpc_call *call) {
+  return call->ticket;
 }
 
 const char *rpc_call_peer(const struct rpc_call *call) {

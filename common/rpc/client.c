@@ -1,6 +1,7 @@
 /* Clients and channels. */
 #include "common/rpc/client.h"
 
+#include <grpc/slice.h>
 #include <grpc/support/time.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,6 +160,27 @@ grpc_call *rpc_channel_call(struct rpc_channel *channel, grpc_completion_queue *
   if (outlived)
     grpc_channel_destroy(outlived);
   return call;
+}
+
+void rpc_opening_init(struct rpc_opening *opening, const char *ticket, grpc_op *op) {
+  *op = (grpc_op){.op = GRPC_OP_SEND_INITIAL_METADATA};
+  *opening = (struct rpc_opening){0};
+  if (!ticket || !*ticket)
+    return;
+  opening->ticket.key = grpc_slice_from_static_string(RPC_TICKET_KEY);
+  opening->ticket.value = grpc_slice_from_copied_string(ticket);
+  opening->has_ticket = grpc_header_nonbin_value_is_legal(opening->ticket.value);
+  if (!opening->has_ticket) {
+    grpc_slice_unref(opening->ticket.value);
+    return;
+  }
+  op->data.send_initial_metadata.count = 1;
+  op->data.send_initial_metadata.metadata = &opening->ticket;
+}
+
+void rpc_opening_fini(struct rpc_opening *opening) {
+  if (opening->has_ticket)
+    grpc_slice_unref(opening->ticket.value);
 }
 
 int rpc_backoff_ms(int attempt) {

@@ -24,6 +24,10 @@ struct rpc_channel *rpc_channel_open(struct rpc_client *client, const char *targ
 void rpc_channel_close(struct rpc_channel *channel); /* NULL is ignored; its calls must have ended */
 const char *rpc_channel_target(const struct rpc_channel *channel);
 bool rpc_channel_has_tls(const struct rpc_channel *channel);
+const struct rpc_tls *rpc_channel_tls(const struct rpc_channel *channel); /* NULL: plaintext */
+/* The certificate that the channel's connection has shown is accepted no more, or is not ours any more: the
+   calls that follow go by a new connection, which shows the one that our folder has now. Any thread. */
+void rpc_channel_renew(struct rpc_channel *channel);
 /* Whether its connection is open, as far as this end knows. Any thread; connects nothing. */
 bool rpc_channel_is_connected(const struct rpc_channel *channel);
 
@@ -52,6 +56,9 @@ int rpc_health_probe_insecure(struct rpc_channel *channel, int deadline_ms, bool
 /* A stream read and written by one blocking thread: any of the streaming kinds. deadline_ms < 0: none. */
 struct rpc_reader;
 struct rpc_reader *rpc_reader_open(struct rpc_channel *channel, enum rpc_method_id method, int deadline_ms);
+/* The same with a ticket, which is copied; NULL or "": none is sent. */
+struct rpc_reader *rpc_reader_open_with(struct rpc_channel *channel, enum rpc_method_id method,
+                                        int deadline_ms, const char *ticket);
 int rpc_reader_send(struct rpc_reader *reader, const void *request,
                     struct err *err); /* waits until written */
 void rpc_reader_half_close(struct rpc_reader *reader);
@@ -69,6 +76,7 @@ struct rpc_request {
      and bytes are NULL. After it the struct may be reused or freed. */
   void (*on_done)(struct rpc_request *request, const struct err *err, const void *reply,
                   struct rpc_bytes *bytes);
+  const char *ticket;              /* read at the start; NULL or "": none is sent */
   bool is_written;                 /* from on_sent on: a connection took the bytes */
   struct rpc_request_state *state; /* rpc's own */
 };

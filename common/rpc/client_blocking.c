@@ -13,6 +13,7 @@ struct rpc_reader {
   int deadline_ms;
   grpc_completion_queue *cq;
   grpc_call *call;
+  struct rpc_opening opening;
   struct rpc_ending ending;
   bool has_ended; /* the ending is known */
 };
@@ -24,14 +25,20 @@ static bool reader_perform(struct rpc_reader *reader, const grpc_op *op) {
 }
 
 struct rpc_reader *rpc_reader_open(struct rpc_channel *channel, enum rpc_method_id method, int deadline_ms) {
+  return rpc_reader_open_with(channel, method, deadline_ms, NULL);
+}
+
+struct rpc_reader *rpc_reader_open_with(struct rpc_channel *channel, enum rpc_method_id method,
+                                        int deadline_ms, const char *ticket) {
   struct rpc_reader *reader = mem_new(sizeof *reader);
-  grpc_op ops[3] = {{.op = GRPC_OP_SEND_INITIAL_METADATA}};
+  grpc_op ops[3];
   reader->channel = channel;
   reader->def = &rpc_method_defs[method];
   reader->deadline_ms = deadline_ms;
   reader->cq = grpc_completion_queue_create_for_pluck(NULL);
   reader->call = rpc_channel_call(channel, reader->cq, method, deadline_ms);
   rpc_ending_init(&reader->ending);
+  rpc_opening_init(&reader->opening, ticket, ops);
   rpc_ending_ops(&reader->ending, ops + 1);
   CHECK(grpc_call_start_batch(reader->call, ops, 3, &reader->ending, NULL) == GRPC_CALL_OK);
   return reader;
@@ -94,6 +101,7 @@ void rpc_reader_close(struct rpc_reader *reader) {
   grpc_call_cancel(reader->call, NULL);
   wait_for_ending(reader);
   grpc_call_unref(reader->call);
+  rpc_opening_fini(&reader->opening);
   rpc_ending_fini(&reader->ending);
   grpc_completion_queue_shutdown(reader->cq);
   grpc_completion_queue_destroy(reader->cq);

@@ -20,11 +20,15 @@ struct rpc_channel {
 grpc_call *rpc_channel_call(struct rpc_channel *channel, grpc_completion_queue *cq, enum rpc_method_id method,
                             int deadline_ms);
 
-const struct rpc_tls *rpc_channel_tls(const struct rpc_channel *channel); /* NULL: plaintext */
+/* What a call begins with: a ticket, or nothing. Kept until the operation has ended. */
+struct rpc_opening {
+  grpc_metadata ticket;
+  bool has_ticket;
+};
 
-/* The server has said that the certificate of the channel's connection has expired: the calls that follow go
-   by a new connection, which shows the certificate that our folder has now. Any thread. */
-void rpc_channel_renew(struct rpc_channel *channel);
+/* ticket: NULL, "" and what metadata cannot carry are none. */
+void rpc_opening_init(struct rpc_opening *opening, const char *ticket, grpc_op *op);
+void rpc_opening_fini(struct rpc_opening *opening);
 
 /* How a call ends: where gRPC writes its answer to. */
 struct rpc_ending {

@@ -12,6 +12,7 @@ struct rpc_request_state {
   int deadline_ms;
   grpc_call *call;
   struct rpc_event sent, received;
+  struct rpc_opening opening;
   struct rpc_ending ending;
   grpc_byte_buffer *reply;
   pthread_mutex_t lock; /* orders request_start, on whatever thread, before the events */
@@ -30,6 +31,7 @@ static void request_start(struct rpc_request_state *state, grpc_byte_buffer *mes
   grpc_op receive[3] = {
       {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &state->reply},
   };
+  rpc_opening_init(&state->opening, state->request->ticket, send);
   rpc_ending_ops(&state->ending, receive + 1);
   /* The events wait for the lock, so that the state lives until both batches have begun. */
   pthread_mutex_lock(&state->lock);
@@ -75,6 +77,7 @@ static void request_finish(struct rpc_request_state *state) {
   if (got.message)
     protobuf_c_message_free_unpacked(got.message, NULL);
   grpc_call_unref(state->call);
+  rpc_opening_fini(&state->opening);
   rpc_ending_fini(&state->ending);
   pthread_mutex_destroy(&state->lock);
   free(state);

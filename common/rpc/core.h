@@ -54,6 +54,9 @@ void __tsan_acquire(void *);
 #define RPC_TAKE_OVER(thing) ((void)(thing))
 #endif
 
+/* The metadata in which a caller's ticket travels. */
+#define RPC_TICKET_KEY "weir-ticket"
+
 struct rpc_method_def {
   const char *path;
   struct wire_type request, reply;

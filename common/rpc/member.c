@@ -13,6 +13,8 @@
 #include "common/base/message.h"
 
 enum { HEARTBEAT_MS = 1000, SILENT_MS = 5000, OFFERED_MAX = 1024, WELCOME_MS = 3000, ROUNDS_SLOWER = 2 };
+/* Channels look at the files every second: once the name was another so often, they have read it. */
+enum { OTHER_NAME_LOOKS = 3 };
 
 /* Where a coordinator may be. */
 struct address {
@@ -29,13 +31,15 @@ struct member {
 
   pthread_mutex_t lock; /* what follows */
   pthread_cond_t changed;
-  int trying;                /* the address of the stream */
-  int joined;                /* the address of the last membership; the first before there was one */
-  struct rpc_stream *stream; /* NULL between streams */
-  bool is_connected;         /* Welcome came on this stream */
-  uint64_t heard_ns;         /* of its newest order */
-  uint64_t looked_ns;        /* at the silence since then; the thread's own */
-  bool has_ended;            /* the stream has, with `end` */
+  int trying;                 /* the address of the stream */
+  int joined;                 /* the address of the last membership; the first before there was one */
+  struct rpc_stream *stream;  /* NULL between streams */
+  bool is_connected;          /* Welcome came on this stream */
+  uint64_t heard_ns;          /* of its newest order */
+  uint64_t looked_ns;         /* at the silence since then; the thread's own */
+  char shown[CERT_TEXT_SIZE]; /* whose certificate we had when the stream began; "": none. The thread's own */
+  int other_names;            /* how often in a row it has been another's since; likewise */
+  bool has_ended;             /* the stream has, with `end` */
   bool is_stopping;
   struct err end;
   struct err cut; /* why we end the stream ourselves; OK: we do not */
@@ -270,12 +274,35 @@ static void member_look_locked(struct member *member) {
   }
 }
 
+/* Tickets are given to the name that the coordinator knows us by. */
+static void member_look_at_name_locked(struct member *member) {
+  struct rpc_channel *channel = member->addresses[member->trying].channel;
+  char uri[CERT_TEXT_SIZE], why[CERT_TEXT_SIZE + 64];
+  if (!*member->shown || !rpc_tls_holder(rpc_channel_tls(channel), uri) || strcmp(uri, member->shown) == 0) {
+    member->other_names = 0;
+    return;
+  }
+  if (++member->other_names < OTHER_NAME_LOOKS)
+    return;
+  snprintf(why, sizeof why, "our certificate is that of %s now", uri);
+  rpc_channel_renew(channel);
+  member_cut_locked(member, ERR_EXPIRED, why);
+}
+
+static void member_note_name_locked(struct member *member) {
+  const struct rpc_tls *tls = rpc_channel_tls(member->addresses[member->trying].channel);
+  member->other_names = 0;
+  if (!tls || !rpc_tls_holder(tls, member->shown))
+    *member->shown = '\0';
+}
+
 /* One stream from Hello to its end. Called and left with the lock held. True if we were a member. */
 static bool member_serve_stream(struct member *member) {
   uint64_t begun_ns = member->looked_ns = clock_now_ns();
   struct rpc_stream *stream;
   struct err end;
   bool was_connected, is_stopping;
+  member_note_name_locked(member);
   member_open_stream_locked(member);
   while (!member_is_over_locked(member)) {
     member_wait_locked(member, HEARTBEAT_MS);
@@ -283,6 +310,7 @@ static bool member_serve_stream(struct member *member) {
         clock_now_ns() - begun_ns > WELCOME_MS * 1000000ull)
       member_cut_locked(member, ERR_TIMEOUT, "it does not answer");
     member_look_locked(member);
+    member_look_at_name_locked(member);
     if (!member_is_over_locked(member))
       member_beat_locked(member);
   }

@@ -17,7 +17,7 @@ enum { ATTEMPTS = 6, PIECES_ATTEMPTS = 12, PIECES_MAX = 16 };
 struct attempt {
   struct model_fetch *fetch;
   struct rpc_channel *coordinator;
-  const char *run;
+  const char *run, *ticket;
   enum rpc_method_id method;
   const void *request;
   int attempts;
@@ -59,6 +59,7 @@ int model_fetch_run(struct model_fetch *fetch, struct rpc_channel *coordinator, 
   struct attempt attempt = {.fetch = fetch,
                             .coordinator = coordinator,
                             .run = load->run,
+                            .ticket = load->ticket,
                             .method = RPC_FETCH_MODEL,
                             .request = &request,
                             .attempts = ATTEMPTS,
@@ -91,6 +92,7 @@ int piece_fetch_read(void *user, const struct piece_read *reads, int n, struct e
     struct attempt attempt = {.fetch = pieces->fetch,
                               .coordinator = pieces->coordinator,
                               .run = pieces->run,
+                              .ticket = pieces->ticket,
                               .method = RPC_FETCH_PIECES,
                               .request = &request,
                               .attempts = PIECES_ATTEMPTS,
@@ -196,7 +198,8 @@ static int take_pieces(struct rpc_reader *reader, void *user, struct err *err) {
 }
 
 static int attempt_once(const struct attempt *attempt, struct err *err) {
-  struct rpc_reader *reader = rpc_reader_open(attempt->coordinator, attempt->method, -1);
+  struct rpc_reader *reader =
+      rpc_reader_open_with(attempt->coordinator, attempt->method, -1, attempt->ticket);
   *err = ERR_NONE;
   if (!fetch_set_reader(attempt->fetch, reader))
     err_set(err, ERR_CANCELLED, "the run was taken back while its model was fetched");

@@ -37,6 +37,7 @@ struct piece_fetch {
   struct model_fetch *fetch;
   struct rpc_channel *coordinator;
   const char *run;
+  const char *ticket; /* of the order to load it */
 };
 int piece_fetch_read(void *user, const struct piece_read *reads, int n, struct err *err);
 

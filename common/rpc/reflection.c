@@ -185,6 +185,14 @@ static void finish_once(struct rpc_call *call) {
 }
 
 const struct rpc_method rpc_reflection_methods[2] = {
-    {RPC_REFLECTION_V1, true, reflection_answer, finish_once, finish_once, 0},
-    {RPC_REFLECTION_V1ALPHA, true, reflection_answer, finish_once, finish_once, 0},
+    {.id = RPC_REFLECTION_V1,
+     .is_request_stream = true,
+     .on_message = reflection_answer,
+     .on_half_close = finish_once,
+     .on_closed = finish_once},
+    {.id = RPC_REFLECTION_V1ALPHA,
+     .is_request_stream = true,
+     .on_message = reflection_answer,
+     .on_half_close = finish_once,
+     .on_closed = finish_once},
 };

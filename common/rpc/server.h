@@ -17,6 +17,9 @@ struct rpc_call;
 struct rpc_method {
   enum rpc_method_id id;
   bool is_request_stream; /* false: exactly one message comes */
+  /* Before anything of the call is received: an error ends it with that. rpc_call_ticket is there. May be
+     NULL. */
+  int (*on_begin)(struct rpc_call *call, struct err *err);
   /* A request. message belongs to the caller and ends with the callback; bytes (NULL without a bytes field)
      belongs to the callee. A message that does not parse never gets here: the call is answered
      INVALID_ARGUMENT. */
@@ -80,6 +83,8 @@ void *rpc_call_user(const struct rpc_call *call);
 size_t rpc_call_waiting(struct rpc_call *call); /* messages not yet written */
 /* Whose certificate the caller has shown. False: there is no TLS, or the certificate names nobody. */
 bool rpc_call_holder(const struct rpc_call *call, struct cert_holder *holder);
+/* What the caller has sent as its ticket; NULL: none. */
+const char *rpc_call_ticket(const struct rpc_call *call);
 const char *rpc_call_peer(const struct rpc_call *call); /* "ipv4:127.0.0.1:4242", for logs */
 
 #endif

@@ -85,6 +85,18 @@ int rpc_tls_check(const char *folder, enum cert_role role, struct err *err) {
   return err->code;
 }
 
+bool rpc_tls_holder(const struct rpc_tls *tls, char uri[CERT_TEXT_SIZE]) {
+  struct cert_files files = {0};
+  struct cert_facts facts;
+  struct err err = ERR_NONE;
+  bool is_read = cert_files_read(tls->folder, &files, &err) == 0 &&
+                 cert_facts_parse(files.cert, "cert.pem", &facts, &err) == 0;
+  if (is_read)
+    cert_holder_uri(&facts.holder, uri);
+  cert_files_free(&files);
+  return is_read;
+}
+
 int rpc_tls_require(const struct rpc_tls *tls, enum cert_role role, struct err *err) {
   const struct cert_holder *holder = tls ? &tls->facts.holder : NULL;
   if (!tls || cert_role_covers(holder->role, role))

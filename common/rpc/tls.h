@@ -36,6 +36,9 @@ void rpc_security_warn(const struct rpc_security *security);
 int rpc_tls_open(const char *folder, struct rpc_tls **out, struct err *err);
 void rpc_tls_close(struct rpc_tls *tls); /* NULL is ignored */
 
+/* The URI of the holder of the certificate that the folder has now. False: it cannot be read. */
+bool rpc_tls_holder(const struct rpc_tls *tls, char uri[CERT_TEXT_SIZE]);
+
 /* Whether a process with these certificates may be that; NULL may be anything. Errors: INVALID, naming both.
  */
 int rpc_tls_require(const struct rpc_tls *tls, enum cert_role role, struct err *err);

@@ -11,6 +11,29 @@ static void service_refuse(struct rpc_call *rpc, const struct err *err) {
   rpc_call_finish(rpc, err);
 }
 
+/* The holder of the caller's certificate, as tickets name it. */
+static const char *service_holder(const struct rpc_call *rpc, char uri[CERT_TEXT_SIZE]) {
+  struct cert_holder holder;
+  *uri = '\0';
+  if (rpc_call_holder(rpc, &holder))
+    cert_holder_uri(&holder, uri);
+  return uri;
+}
+
+static int service_on_begin(struct rpc_call *rpc, struct err *err) {
+  char uri[CERT_TEXT_SIZE];
+  return run_table_admit(rpc_call_context(rpc), rpc_call_ticket(rpc), service_holder(rpc, uri), err);
+}
+
+static int service_on_begin_sums(struct rpc_call *rpc, struct err *err) {
+  return run_table_admit(rpc_call_context(rpc), rpc_call_ticket(rpc), TICKET_SERVERS, err);
+}
+
+static struct hosted_run *find_run(const struct rpc_call *rpc, const char *id, uint64_t incarnation,
+                                   struct err *err) {
+  return run_table_find_for(rpc_call_context(rpc), rpc_call_ticket(rpc), id, incarnation, err);
+}
+
 /* What is wrong with a push of statistics or of an eval chunk. */
 static int check_row(const struct hosted_block *block, const Weir__PushRequest *push, struct err *err) {
   const struct plan *plan = &block->run->plan;
@@ -92,7 +115,7 @@ static void service_on_push(struct rpc_call *rpc, const void *message, struct rp
   struct err err;
   struct hosted_block *block = NULL;
   struct parameters_call *call;
-  struct hosted_run *run = run_table_find(rpc_call_context(rpc), push->run, push->incarnation, &err);
+  struct hosted_run *run = find_run(rpc, push->run, push->incarnation, &err);
   if (run)
     block = hosted_run_block(run, push->block, &err);
   if (block && check_push(block, push, rpc_bytes_size(bytes), &err)) {
@@ -127,7 +150,7 @@ static void service_on_pull(struct rpc_call *rpc, const void *message, struct rp
   struct err err;
   struct hosted_block *block = NULL;
   struct parameters_call *call;
-  struct hosted_run *run = run_table_find(rpc_call_context(rpc), pull->run, pull->incarnation, &err);
+  struct hosted_run *run = find_run(rpc, pull->run, pull->incarnation, &err);
   rpc_bytes_free(bytes);
   if (run)
     block = hosted_run_block(run, pull->block, &err);
@@ -152,7 +175,7 @@ static void service_on_pull(struct rpc_call *rpc, const void *message, struct rp
 static void service_on_sums(struct rpc_call *rpc, const void *message, struct rpc_bytes *bytes) {
   const Weir__SumsRequest *request = message;
   struct err err;
-  struct hosted_run *run = run_table_find(rpc_call_context(rpc), request->run, request->incarnation, &err);
+  struct hosted_run *run = find_run(rpc, request->run, request->incarnation, &err);
   rpc_bytes_free(bytes);
   if (run)
     exchange_serve(run->exchange, rpc, request);
@@ -165,7 +188,7 @@ static void service_on_versions(struct rpc_call *rpc, const void *message, struc
   const Weir__VersionsRequest *request = message;
   Weir__VersionsReply reply = WEIR__VERSIONS_REPLY__INIT;
   struct err err;
-  struct hosted_run *run = run_table_find(rpc_call_context(rpc), request->run, request->incarnation, &err);
+  struct hosted_run *run = find_run(rpc, request->run, request->incarnation, &err);
   rpc_bytes_free(bytes);
   if (!run) {
     service_refuse(rpc, &err);
@@ -190,10 +213,19 @@ static void service_on_closed(struct rpc_call *rpc) {
 }
 
 static const struct rpc_method service_methods[] = {
-    {.id = RPC_PUSH, .on_message = service_on_push, .on_closed = service_on_closed},
-    {.id = RPC_PULL, .on_message = service_on_pull, .on_closed = service_on_closed},
-    {.id = RPC_SUMS, .on_message = service_on_sums, .on_closed = exchange_on_closed},
-    {.id = RPC_VERSIONS, .on_message = service_on_versions},
+    {.id = RPC_PUSH,
+     .on_begin = service_on_begin,
+     .on_message = service_on_push,
+     .on_closed = service_on_closed},
+    {.id = RPC_PULL,
+     .on_begin = service_on_begin,
+     .on_message = service_on_pull,
+     .on_closed = service_on_closed},
+    {.id = RPC_SUMS,
+     .on_begin = service_on_begin_sums,
+     .on_message = service_on_sums,
+     .on_closed = exchange_on_closed},
+    {.id = RPC_VERSIONS, .on_begin = service_on_begin, .on_message = service_on_versions},
 };
 
 struct rpc_service service_over(struct run_table *runs) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A gRPC client that pushes to the servers of a run what they must refuse.
 
-usage: hostile_pusher.py RUN STEPS HOST:PORT...
+usage: hostile_pusher.py RUN TICKET STEPS HOST:PORT...
 
 Commands come on stdin, one a line, answered by a line of JSON on stdout:
   harass    pushes parts that are never right to every block, at the versions where the run is, until the line "stop"
@@ -28,8 +28,8 @@ NAN, FINITE = struct.pack("<f", float("nan")), struct.pack("<f", 0.5)
 
 
 class Server:
-    def __init__(self, address, run):
-        self.run, self.channel = run, grpc.insecure_channel(address)
+    def __init__(self, address, run, ticket):
+        self.run, self.metadata, self.channel = run, [("weir-ticket", ticket)], grpc.insecure_channel(address)
         pool = descriptor_pool.DescriptorPool(ProtoReflectionDescriptorDatabase(self.channel))
         self.methods = {method.name: method for method in pool.FindServiceByName("weir.Parameters").methods}
         self.elems = {}
@@ -42,7 +42,7 @@ class Server:
             response_deserializer=message_factory.GetMessageClass(method.output_type).FromString)
         request = message_factory.GetMessageClass(method.input_type)(run=self.run, **fields)
         try:
-            return "OK", stub(request, timeout=DEADLINE_SECONDS)
+            return "OK", stub(request, timeout=DEADLINE_SECONDS, metadata=self.metadata)
         except grpc.RpcError as error:
             return error.code().name, error.details()
 
@@ -123,10 +123,10 @@ def tear(server, pid):
 
 
 def main():
-    if len(sys.argv) < 4:
+    if len(sys.argv) < 5:
         sys.exit(__doc__)
-    run, steps = sys.argv[1], int(sys.argv[2])
-    servers = [Server(address, run) for address in sys.argv[3:]]
+    run, ticket, steps = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    servers = [Server(address, run, ticket) for address in sys.argv[4:]]
     for server in servers:
         server.find_blocks()
     while line := sys.stdin.readline():

@@ -33,11 +33,11 @@ class Peer:
     def message(self, name, **fields):
         return message_factory.GetMessageClass(self.pool.FindMessageTypeByName(f"weir.{name}"))(**fields)
 
-    def call(self, service, name, request, reply):
+    def call(self, service, name, request, reply, ticket=""):
         stub = self.channel.unary_unary(f"/weir.{service}/{name}", request_serializer=lambda it: it.SerializeToString(),
                                         response_deserializer=type(self.message(reply)).FromString)
         try:
-            return stub(request, timeout=DEADLINE_SECONDS), ""
+            return stub(request, timeout=DEADLINE_SECONDS, metadata=[("weir-ticket", ticket)] if ticket else None), ""
         except grpc.RpcError as error:
             return None, error.details()
 
@@ -148,7 +148,7 @@ class Server(Peer):
 
     def push(self, of, **fields):
         request = self.message("PushRequest", run=of.run, incarnation=of.incarnation, **fields)
-        return self.call("Parameters", "Push", request, "PushReply")
+        return self.call("Parameters", "Push", request, "PushReply", of.ticket)
 
     def find_blocks(self, view):
         """The sizes of this server's blocks: what a push of no data is refused with names them."""
@@ -163,7 +163,8 @@ class Server(Peer):
 
     def version(self, view):
         reply, _ = self.call("Parameters", "Versions",
-                             self.message("VersionsRequest", run=view.run, incarnation=view.incarnation), "VersionsReply")
+                             self.message("VersionsRequest", run=view.run, incarnation=view.incarnation), "VersionsReply",
+                             view.ticket)
         return reply.lowest if reply else None
 
     def lie(self, view, step, node, number):

@@ -9,6 +9,7 @@ import subprocess
 from gate import Gate
 from harness import (PEER_PYTHON, Cluster, Folder, Process, Skip, assert_recovered, kept, main, newest_step, outcome, program,
                      wait_for, weir)
+from tickets import ticket_of
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 STEPS, EVERY, TEARS = 240, 40, 2
@@ -18,10 +19,10 @@ MODEL = ("lenet", "--channels", "8,16", "--hidden", "400", "--batch-norm", "--se
 class Pusher:
     """hostile_pusher.py, which is told what to do."""
 
-    def __init__(self, run, servers):
+    def __init__(self, run, ticket, servers):
         if not os.path.exists(PEER_PYTHON):
             raise Skip("build/venv could not be made (PyPI out of reach)")
-        self.child = subprocess.Popen([PEER_PYTHON, os.path.join(HERE, "hostile_pusher.py"), run, str(STEPS), *servers],
+        self.child = subprocess.Popen([PEER_PYTHON, os.path.join(HERE, "hostile_pusher.py"), run, ticket, str(STEPS), *servers],
                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def __enter__(self):
@@ -81,7 +82,7 @@ def disturb(servers):
                      cluster.address) as client:
             wait_for(lambda: newest_step(metrics) >= 1, "the first steps")
             run = cluster.json("runs")[0]["run"]
-            with Pusher(run, [address for _, address in cluster.servers]) as pusher:
+            with Pusher(run, ticket_of(folder.file("store"), run), [address for _, address in cluster.servers]) as pusher:
                 for _ in range(TEARS):
                     worker = cluster.workers[-1]
                     pusher.begin(f"tear {worker.child.pid}")

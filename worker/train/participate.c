@@ -96,7 +96,8 @@ static void run_apply_view_locked(struct run *run) {
   run->share = run->newest_share;
   run->worker = run->newest_worker;
   is_idle = share_is_none(&run->share) || view->n_servers == 0;
-  has_same_servers = run->applied && views_have_same_servers(run->applied, view);
+  has_same_servers = run->applied && views_have_same_servers(run->applied, view) &&
+                     strcmp(run->applied->ticket, view->ticket) == 0;
   has_same_group = run_apply_group_locked(run);
   has_same_group &= run_apply_mates_locked(run);
   is_idle |= run->edges && run->mates.number == 0 && !run->share.follows;
@@ -183,6 +184,7 @@ static void run_ask_versions_locked(struct run *run) {
   struct transfers_options options = {.client = run->options.client,
                                       .run = run->load->run,
                                       .incarnation = run->incarnation,
+                                      .ticket = view->ticket,
                                       .sender = run_sender(run),
                                       .servers = view->servers,
                                       .n_servers = (uint32_t)view->n_servers,

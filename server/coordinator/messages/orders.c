@@ -1,6 +1,8 @@
 /* What members are told. Messages live in the arena of the step's actions. */
 #include "server/coordinator/messages/orders.h"
 
+#include <string.h>
+
 #include "server/coordinator/messages/record.h"
 #include "server/coordinator/state/action.h"
 #include "server/coordinator/state/assignment.h"
@@ -30,7 +32,7 @@ static Weir__Assignment **view_assignments(struct arena *arena, struct seat *con
 static Weir__Range **duty_ranges(struct coordinator *coordinator, const struct member *worker,
                                  const struct duty *duties, uint32_t n, size_t *n_ranges);
 static Weir__View view_of(struct arena *arena, const struct run *run);
-static void order_view(struct coordinator *coordinator, const Weir__View *common, const struct member *worker,
+static void order_view(struct coordinator *coordinator, const Weir__View *common, const struct seat *seat,
                        Weir__Assignment **assignments, size_t n);
 static void companions_find(struct arena *arena, struct companions *companions, int worker);
 
@@ -67,6 +69,14 @@ void coordinator_order_drain(struct coordinator *coordinator, const struct membe
   weir__drain__init(order->drain);
 }
 
+/* Of the run, in its present incarnation. */
+static char *ticket_for(struct arena *arena, const struct run *run, const struct member *member) {
+  struct ticket_owner owner = {run->id, run->incarnation, member->holder};
+  char ticket[TICKET_TEXT_SIZE];
+  ticket_make(run->key, &owner, ticket);
+  return arena_strdup(arena, ticket);
+}
+
 static Weir__LoadRun *order_load(struct coordinator *coordinator, const struct run *run,
                                  const struct member *member) {
   struct arena *arena = &coordinator->actions->arena;
@@ -80,6 +90,7 @@ static Weir__LoadRun *order_load(struct coordinator *coordinator, const struct r
   load->model_sha256 = run->model_sha256;
   load->outline_bytes = run->outline_bytes;
   load->outline_sha256 = run->outline_sha256;
+  load->ticket = ticket_for(arena, run, member);
   return load;
 }
 
@@ -96,6 +107,7 @@ void coordinator_order_load_blocks(struct coordinator *coordinator, const struct
   load->plan = coordinator_plan_message(arena, run);
   load->servers = coordinator_endpoints(arena, run);
   load->n_servers = (size_t)run->n_servers;
+  load->key = (ProtobufCBinaryData){TICKET_KEY_BYTES, (uint8_t *)run->key};
   load->step = run->base_step;
   load->hold = hold_of(run);
   load->slots_step = run->origin.slots_step;
@@ -132,10 +144,10 @@ void coordinator_order_views(struct coordinator *coordinator, const struct run *
   Weir__View common = view_of(arena, run);
   for (int i = 0; i < n_seats; i++) {
     if (!seats[i]->group.number)
-      order_view(coordinator, &common, seats[i]->worker, &list[i], 1);
+      order_view(coordinator, &common, seats[i], &list[i], 1);
     else {
       companions_find(arena, &companions, i);
-      order_view(coordinator, &common, seats[i]->worker, companions.members, companions.n_members);
+      order_view(coordinator, &common, seats[i], companions.members, companions.n_members);
     }
   }
 }
@@ -144,9 +156,9 @@ void coordinator_order_idle_view(struct coordinator *coordinator, struct seat *s
   struct arena *arena = &coordinator->actions->arena;
   Weir__View common = view_of(arena, seat->run);
   if (seat->state == SEAT_FOLLOWING)
-    order_view(coordinator, &common, seat->worker, view_assignments(arena, &seat, 1), 1);
+    order_view(coordinator, &common, seat, view_assignments(arena, &seat, 1), 1);
   else
-    order_view(coordinator, &common, seat->worker, NULL, 0);
+    order_view(coordinator, &common, seat, NULL, 0);
 }
 
 /* What all views of a number share. */
@@ -162,12 +174,13 @@ static Weir__View view_of(struct arena *arena, const struct run *run) {
   return view;
 }
 
-static void order_view(struct coordinator *coordinator, const Weir__View *common, const struct member *worker,
+static void order_view(struct coordinator *coordinator, const Weir__View *common, const struct seat *seat,
                        Weir__Assignment **assignments, size_t n) {
-  Weir__Order *order = order_new(coordinator, worker, WEIR__ORDER__BODY_VIEW);
+  Weir__Order *order = order_new(coordinator, seat->worker, WEIR__ORDER__BODY_VIEW);
   order->view = arena_copy(&coordinator->actions->arena, common, sizeof *common);
   order->view->workers = assignments;
   order->view->n_workers = n;
+  order->view->ticket = ticket_for(&coordinator->actions->arena, seat->run, seat->worker);
 }
 
 /* Members of a group are in one row, but for workers without microbatches; each group's list is built once.
@@ -250,6 +263,24 @@ void coordinator_order_unload(struct coordinator *coordinator, const char *run, 
 void coordinator_order_rest(struct coordinator *coordinator, const char *run, const struct member *worker,
                             const char *reason) {
   order_unload(coordinator, run, worker, reason)->may_return = true;
+}
+
+/* Who loads may still be at it when the run was rolled back. */
+int coordinator_check_ticket(const struct coordinator *coordinator, const char *id, const char *text,
+                             const char *holder, struct err *err) {
+  const struct run *run = coordinator_run(coordinator, id);
+  struct ticket ticket;
+  if (!run)
+    return err_set(err, ERR_NOT_FOUND, "there is no run '%.60s'", id);
+  if (!text)
+    return err_set(err, ERR_DENIED, "the call has no ticket for run '%s'", id);
+  if (ticket_read(text, &ticket, err))
+    return err->code;
+  if (strcmp(ticket.run, run->id) == 0 && ticket.incarnation <= run->incarnation &&
+      ticket_is_genuine(&ticket, run->key, holder))
+    return 0;
+  return err_set(err, ERR_DENIED, "the call's ticket for run '%s' is not one of %s", id,
+                 *holder ? holder : "this coordinator's");
 }
 
 static Weir__Order *order_new(struct coordinator *coordinator, const struct member *member,

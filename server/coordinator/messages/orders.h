@@ -36,4 +36,9 @@ void coordinator_order_unload(struct coordinator *coordinator, const char *run, 
 void coordinator_order_rest(struct coordinator *coordinator, const char *run, const struct member *worker,
                             const char *reason);
 
+/* Whether the ticket (NULL: there is none) is one that an order to load the run, in its present incarnation
+   or in one before, gave to a member of this holder. Errors: DENIED. */
+int coordinator_check_ticket(const struct coordinator *coordinator, const char *run, const char *ticket,
+                             const char *holder, struct err *err);
+
 #endif

@@ -82,6 +82,7 @@ static Weir__RunRecord *record_of(const struct coordinator *coordinator, const s
   coordinator_info_fill(coordinator, run, coordinator->now_ms, &info);
   weir__run_record__init(record);
   record->run = run->id;
+  record->key = (ProtobufCBinaryData){TICKET_KEY_BYTES, (uint8_t *)run->key};
   record->spec = run->spec;
   record->model_bytes = run->model_bytes;
   record->model_sha256 = run->model_sha256;

@@ -62,6 +62,8 @@ void coordinator_run_restored(struct coordinator *coordinator, const struct rest
   }
   run = coordinator_run_new(coordinator, &submission);
   spec_free(spec);
+  if (record->key.len == TICKET_KEY_BYTES) /* else a new one: nobody has a ticket of it */
+    memcpy(run->key, record->key.data, TICKET_KEY_BYTES);
   run->state = record->state;
   run->is_spilled = record->state == WEIR__RUN_STATE__HELD && record->n_servers == 0;
   coordinator_run_set_message(run, record->message);

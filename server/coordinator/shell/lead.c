@@ -211,6 +211,7 @@ static void begin_to_lead(struct task *task) {
       .server_grace_ms =
           (uint64_t)(options->server_grace_ms > 0 ? options->server_grace_ms : SERVER_GRACE_MS),
       .follow_ms = (uint64_t)(options->follow_ms > 0 ? options->follow_ms : FOLLOW_MS)};
+  ticket_draw_secret(core_options.secret);
   if (shell->is_stopping || shell_is_ending(shell))
     goto out;
   shell->core = coordinator_new(&core_options);

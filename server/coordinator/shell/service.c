@@ -269,7 +269,7 @@ static const struct rpc_method training_methods[TRAINING_METHODS] = {
     {.id = RPC_LIST_SERVERS, .on_message = shell_list_servers_on_message},
     {.id = RPC_GET_MODEL, .on_message = shell_get_model_on_message},
     {.id = RPC_GET_PIECES,
-     .on_message = shell_fetch_pieces_on_message,
+     .on_message = shell_get_pieces_on_message,
      .on_closed = shell_fetch_pieces_on_closed},
     {.id = RPC_GET_WEIGHTS, .on_message = shell_get_weights_on_message},
 };
@@ -280,8 +280,9 @@ static const struct rpc_method cluster_methods[CLUSTER_METHODS] = {
      .on_message = shell_join_on_message,
      .on_half_close = shell_join_on_half_close,
      .on_closed = shell_join_on_closed},
-    {.id = RPC_FETCH_MODEL, .on_message = shell_fetch_model_on_message},
+    {.id = RPC_FETCH_MODEL, .on_begin = shell_fetch_on_begin, .on_message = shell_fetch_model_on_message},
     {.id = RPC_FETCH_PIECES,
+     .on_begin = shell_fetch_on_begin,
      .on_message = shell_fetch_pieces_on_message,
      .on_closed = shell_fetch_pieces_on_closed},
 };

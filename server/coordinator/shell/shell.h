@@ -179,6 +179,8 @@ void shell_drain_server_on_message(struct rpc_call *call, const void *message, s
 void shell_readmit_worker_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_list_servers_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_get_model_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+int shell_fetch_on_begin(struct rpc_call *call, struct err *err);
+void shell_get_pieces_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_fetch_model_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_fetch_pieces_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_fetch_pieces_on_closed(struct rpc_call *call);

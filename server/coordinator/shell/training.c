@@ -2,8 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/log.h"
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
+#include "server/coordinator/messages/orders.h"
 #include "server/coordinator/recovery/recovery.h"
 #include "server/coordinator/shell/shell.h"
 
@@ -152,14 +154,38 @@ static void get_model(struct coordinator_service *shell, struct rpc_call *call, 
     shell_send_model(shell, call, id);
 }
 
+/* NULL: the call was answered. */
+static const char *find_run_of_ticket(struct coordinator_service *shell, struct rpc_call *call,
+                                      const char *run) {
+  char uri[CERT_TEXT_SIZE] = "";
+  struct err err = ERR_NONE;
+  struct cert_holder holder;
+  const char *id = shell_find_run(shell, call, run);
+  if (rpc_call_holder(call, &holder))
+    cert_holder_uri(&holder, uri);
+  if (!id || coordinator_check_ticket(shell->core, id, rpc_call_ticket(call), uri, &err) == 0)
+    return id;
+  log_event(LOG_WARN, "coordinator", "denied", "run=%s peer=%s reason=\"%s\"", id, rpc_call_peer(call),
+            err.text);
+  rpc_call_finish(call, &err);
+  return NULL;
+}
+
 static void fetch_model(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
   const Weir__RunRequest *request = message;
-  const char *id = shell_find_run(shell, call, request->run);
+  const char *id = find_run_of_ticket(shell, call, request->run);
   if (id)
     shell_send_outline(shell, call, id);
 }
 
 static void fetch_pieces(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+  const Weir__PiecesRequest *request = message;
+  const char *id = find_run_of_ticket(shell, call, request->run);
+  if (id)
+    shell_send_pieces(shell, call, id, request);
+}
+
+static void get_pieces(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
   const Weir__PiecesRequest *request = message;
   const char *id = shell_find_run(shell, call, request->run);
   if (id)
@@ -211,21 +237,38 @@ void shell_get_model_on_message(struct rpc_call *call, const void *message, stru
   shell_ask(call, message, bytes, get_model);
 }
 
+/* Whose it is the event loop knows: it has the keys of runs. */
+int shell_fetch_on_begin(struct rpc_call *call, struct err *err) {
+  const char *text = rpc_call_ticket(call);
+  struct ticket ticket;
+  return text ? ticket_read(text, &ticket, err)
+              : err_set(err, ERR_DENIED, "the call has no ticket for a run");
+}
+
 void shell_fetch_model_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   shell_ask(call, message, bytes, fetch_model);
 }
 
 /* A call's pieces are in memory until the client has read them. */
-void shell_fetch_pieces_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+static void ask_pieces(struct rpc_call *call, const void *message, struct rpc_bytes *bytes,
+                       answer_function *answer) {
   struct coordinator_service *shell = rpc_call_context(call);
   if (__atomic_add_fetch(&shell->piece_calls, 1, __ATOMIC_RELAXED) <= PIECE_CALLS_MAX) {
     rpc_call_set_user(call, shell);
-    shell_ask(call, message, bytes, fetch_pieces);
+    shell_ask(call, message, bytes, answer);
     return;
   }
   __atomic_sub_fetch(&shell->piece_calls, 1, __ATOMIC_RELAXED);
   rpc_bytes_free(bytes);
   rpc_call_fail(call, ERR_BUSY, "%d calls for pieces wait to be read: try again", PIECE_CALLS_MAX);
+}
+
+void shell_fetch_pieces_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  ask_pieces(call, message, bytes, fetch_pieces);
+}
+
+void shell_get_pieces_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  ask_pieces(call, message, bytes, get_pieces);
 }
 
 void shell_fetch_pieces_on_closed(struct rpc_call *call) {

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "common/certs/ticket.h"
+
 /* So many runs that are over are known, and so many trials of sweeps that are. The store has the others, and
    their sweeps' logs say what became of them. */
 enum { RUNS_KEPT = 1000, TRIALS_KEPT = 1000 };
@@ -15,6 +17,7 @@ struct coordinator_options {
                                 loss or, within a minute of it, since a worker reached it */
   uint64_t follow_ms; /* a worker that follows a run for longer without catching up is named; 0: workers
                          compute as soon as they have loaded */
+  unsigned char secret[TICKET_KEY_BYTES]; /* from which the keys of new runs are derived */
   const char *store_identity; /* that servers' stores must have; outlives the coordinator; NULL: any */
 };
 

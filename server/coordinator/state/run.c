@@ -27,6 +27,7 @@ struct run *coordinator_run_new(const struct coordinator *coordinator,
   size_t blocks = submission->n_blocks;
   uint64_t weights = 0;
   run->id = mem_strdup(submission->id);
+  ticket_derive_key(coordinator->options.secret, run->id, run->key);
   run->spec = spec_copy(submission->spec);
   run->model_bytes = submission->model_bytes;
   run->model_sha256 = mem_strdup(submission->model_sha256);

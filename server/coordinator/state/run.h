@@ -3,6 +3,7 @@
 #define WEIR_SERVER_COORDINATOR_STATE_RUN_H
 
 #include "common/agree/plan.h"
+#include "common/certs/ticket.h"
 #include "server/coordinator/state/checkpointing.h"
 #include "server/coordinator/state/event.h"
 #include "server/coordinator/state/event_log.h"
@@ -75,6 +76,7 @@ struct claim {
 
 struct run {
   char *id;
+  unsigned char key[TICKET_KEY_BYTES]; /* by which tickets of the run are made */
   Weir__RunSpec *spec;
   uint64_t model_bytes;
   char *model_sha256;

@@ -33,6 +33,16 @@ static int collection_init(struct exchange *exchange, uint32_t number, struct er
   return 0;
 }
 
+/* Every server of the run has its key, so no name binds the ticket to one of them. */
+static struct sums_route *open_keeper(const struct exchange_setup *setup) {
+  const struct hosted_run *run = setup->run;
+  struct ticket_owner owner = {run->id, run->incarnation, TICKET_SERVERS};
+  char ticket[TICKET_TEXT_SIZE] = "";
+  if (run->tickets.has_key)
+    ticket_make(run->tickets.key, &owner, ticket);
+  return sums_client_open(setup->sums_client, setup->keeper, ticket);
+}
+
 int exchange_init(struct exchange *exchange, const struct exchange_setup *setup, struct err *err) {
   struct hosted_run *run = setup->run;
   exchange->run = run;
@@ -44,7 +54,7 @@ int exchange_init(struct exchange *exchange, const struct exchange_setup *setup,
   if (exchange_is_keeper(exchange))
     return exchange_serve_init(exchange, err);
   if (exchange->run->sums.n_phases > 0)
-    exchange->keeper = sums_client_open(setup->sums_client, setup->keeper);
+    exchange->keeper = open_keeper(setup);
   return 0;
 }
 

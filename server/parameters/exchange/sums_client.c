@@ -17,6 +17,7 @@ struct sums_route {
   struct errand *errands; /* not over */
   uint64_t logged_ns;     /* when a failure was last written down */
   bool is_cancelled;
+  char *ticket;
 };
 
 struct sums_client {
@@ -51,9 +52,10 @@ void sums_client_free(struct sums_client *sums_client) {
   free(sums_client);
 }
 
-struct sums_route *sums_client_open(struct sums_client *sums_client, const char *target) {
+struct sums_route *sums_client_open(struct sums_client *sums_client, const char *target, const char *ticket) {
   struct sums_route *route = mem_new(sizeof *route);
   route->sums_client = sums_client;
+  route->ticket = mem_strdup(ticket);
   route->channel = rpc_channel_open(sums_client->client, target, PEER_SERVER);
   pthread_mutex_lock(&sums_client->lock);
   route->next = sums_client->routes;
@@ -73,6 +75,7 @@ void sums_client_close(struct sums_route *route) {
   *link = route->next;
   pthread_mutex_unlock(&route->sums_client->lock);
   rpc_channel_close(route->channel);
+  free(route->ticket);
   free(route);
 }
 
@@ -84,7 +87,7 @@ int sums_client_reach(const struct sums_route *route, int deadline_ms, struct er
 static void errand_send_locked(struct errand *errand) {
   struct rpc_question question = {RPC_SUMS, errand->request, -1};
   errand->is_sent = true;
-  errand->rpc = (struct rpc_request){.on_done = on_done};
+  errand->rpc = (struct rpc_request){.on_done = on_done, .ticket = errand->route->ticket};
   rpc_request_start(&errand->rpc, errand->route->channel, &question, NULL);
 }
 

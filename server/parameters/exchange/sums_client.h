@@ -31,7 +31,8 @@ struct sums_client *sums_client_new(struct rpc_client *client); /* which outlive
 void sums_client_stop(struct sums_client *sums_client);
 void sums_client_free(struct sums_client *sums_client); /* when no route is open. NULL is ignored */
 
-struct sums_route *sums_client_open(struct sums_client *sums_client, const char *target);
+/* ticket: of the messages; copied. */
+struct sums_route *sums_client_open(struct sums_client *sums_client, const char *target, const char *ticket);
 void sums_client_close(struct sums_route *route); /* nothing of it is under way. NULL is ignored */
 
 /* Blocks: whether the server answers at all. */

@@ -38,6 +38,7 @@ int hosted_run_new(const struct run_setup *setup, struct hosted_run **out, struc
   pace_init(&run->pace, setup->order->step, run->step_ns);
   run->id = mem_strdup(setup->order->run);
   run->incarnation = setup->order->incarnation;
+  run_tickets_init(&run->tickets);
   report_log_init(&run->log, run->id, run->incarnation, setup->tell, setup->user);
   code = run_read_order(run, setup->order, err);
   if (!code)
@@ -86,6 +87,8 @@ static int run_read_order(struct hosted_run *run, const Weir__LoadRun *order, st
   if (!order->spec || !order->plan || order->n_servers == 0)
     return err_set(err, ERR_INVALID, "the order to load run '%s' lacks its spec, plan or servers",
                    order->run);
+  if (run_tickets_set_key(&run->tickets, &order->key, err))
+    return err_prefix(err, "run '%s'", order->run);
   run->spec = spec_copy(order->spec);
   if (spec_check(run->spec, err) || spec_settle(run->spec, err) ||
       plan_init(&run->plan, run->spec, order->plan->train_samples, order->plan->eval_samples, err))

@@ -156,7 +156,7 @@ static int load_fetch(void *user, struct fetched_model *file, struct err *err) {
 }
 
 static int load_make_run(struct run_loader *loader, const struct load *load, struct run_loaded *loaded) {
-  struct piece_fetch pieces = {&loader->fetch, load->coordinator, load->order->run};
+  struct piece_fetch pieces = {&loader->fetch, load->coordinator, load->order->run, load->order->ticket};
   struct wanted_file file = {loader, load};
   struct run_setup setup = {.order = load->order,
                             .own_id = load->own_id,

@@ -69,6 +69,53 @@ struct hosted_run *run_table_find(struct run_table *table, const char *id, uint6
   return run;
 }
 
+static int admit_without_locked(const struct run_table *table, struct err *err) {
+  for (int i = 0; i < table->n_runs; i++)
+    if (!table->runs[i]->tickets.has_key)
+      return 0;
+  return table->n_runs == 0 ? 0 : err_set(err, ERR_DENIED, "the call has no ticket for a run of this server");
+}
+
+int run_table_admit(struct run_table *table, const char *text, const char *holder, struct err *err) {
+  struct ticket ticket;
+  struct hosted_run *run = NULL;
+  int i;
+  if (text && ticket_read(text, &ticket, err))
+    return err->code;
+  pthread_mutex_lock(&table->lock);
+  i = text ? run_table_index_locked(table, ticket.run) : -1;
+  if (!text)
+    admit_without_locked(table, err);
+  else if (i < 0)
+    err_set(err, ERR_NOT_FOUND, "there is no run '%.60s' on this server", ticket.run);
+  else
+    run = hosted_run_get(table->runs[i]);
+  pthread_mutex_unlock(&table->lock);
+  if (run)
+    run_tickets_check(&run->tickets, run->incarnation, &ticket, holder, err);
+  hosted_run_put(run);
+  return err->code;
+}
+
+/* What it says was checked when the call was accepted, but the run may have another key by now. */
+static bool is_ticket_for(const char *text, const struct hosted_run *run) {
+  struct ticket ticket;
+  struct err err;
+  return text && ticket_read(text, &ticket, &err) == 0 && strcmp(ticket.run, run->id) == 0 &&
+         ticket.incarnation == run->incarnation;
+}
+
+struct hosted_run *run_table_find_for(struct run_table *table, const char *ticket, const char *id,
+                                      uint64_t incarnation, struct err *err) {
+  struct hosted_run *run = run_table_find(table, id, incarnation, err);
+  if (!run || !run->tickets.has_key || is_ticket_for(ticket, run))
+    return run;
+  err_set(err, ERR_DENIED, "the call is for run '%s' in incarnation %llu, its ticket is not", run->id,
+          (unsigned long long)incarnation);
+  hosted_run_put(run);
+  return NULL;
+}
+
 int run_table_list(struct run_table *table, struct hosted_run ***runs) {
   int n;
   pthread_mutex_lock(&table->lock);

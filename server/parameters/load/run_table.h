@@ -23,6 +23,16 @@ int run_table_add(struct run_table *table, struct hosted_run *run, struct err *e
 struct hosted_run *run_table_find(struct run_table *table, const char *id, uint64_t incarnation,
                                   struct err *err);
 
+/* Whether a call with this ticket (NULL: with none) by the holder of a certificate (its URI, or
+   TICKET_SERVERS; "" without TLS) is for a run that is here. A call without a ticket is for those that have
+   no key. Errors: DENIED; NOT_FOUND, or STALE for another incarnation, with the right to say so. */
+int run_table_admit(struct run_table *table, const char *ticket, const char *holder, struct err *err);
+
+/* run_table_find for a call that was admitted with this ticket. Errors: also DENIED if the ticket is not for
+   that run and incarnation. */
+struct hosted_run *run_table_find_for(struct run_table *table, const char *ticket, const char *id,
+                                      uint64_t incarnation, struct err *err);
+
 /* A reference to each run; their number is returned, the list is freed by the caller. */
 int run_table_list(struct run_table *table, struct hosted_run ***runs);
 

@@ -23,6 +23,7 @@ void hosted_run_put(struct hosted_run *run) {
   free(run->unload_reason);
   report_log_fini(&run->log);
   pace_fini(&run->pace);
+  run_tickets_fini(&run->tickets);
   free(run->id);
   free(run);
 }

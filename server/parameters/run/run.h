@@ -10,6 +10,7 @@
 #include "server/parameters/run/exchange_plan.h"
 #include "server/parameters/run/pace.h"
 #include "server/parameters/run/report_log.h"
+#include "server/parameters/run/tickets.h"
 
 struct exchange;
 struct hosted_block;
@@ -30,6 +31,7 @@ struct hosted_run {
   const struct hosted_mode_def *mode;
   const struct optimizer_def *optimizer;
   struct report_log log; /* what the coordinator is told, once it was opened */
+  struct run_tickets tickets;
 
   uint32_t n_servers, self;    /* of the order; we are servers[self] */
   uint64_t base_step;          /* the version that this incarnation begins at */

@@ -112,8 +112,13 @@ static void fake_coordinator_on_fetch_closed(struct rpc_call *call) {
 }
 
 static const struct rpc_method fake_coordinator_methods[] = {
-    {RPC_JOIN, true, fake_coordinator_on_message, NULL, fake_coordinator_on_closed, 0},
-    {RPC_FETCH_MODEL, false, fake_coordinator_on_fetch, NULL, fake_coordinator_on_fetch_closed, 0},
+    {.id = RPC_JOIN,
+     .is_request_stream = true,
+     .on_message = fake_coordinator_on_message,
+     .on_closed = fake_coordinator_on_closed},
+    {.id = RPC_FETCH_MODEL,
+     .on_message = fake_coordinator_on_fetch,
+     .on_closed = fake_coordinator_on_fetch_closed},
 };
 
 void fake_coordinator_listen(struct fake_coordinator *c) {

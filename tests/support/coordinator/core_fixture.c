@@ -69,6 +69,9 @@ static void take_load(struct told *told, const Weir__LoadRun *load) {
   uint32_t owner[BLOCKS];
   snprintf(told->load, sizeof told->load, "%s", load->run);
   snprintf(told->manifest, sizeof told->manifest, "%s", load->manifest);
+  snprintf(told->load_ticket, sizeof told->load_ticket, "%s", load->ticket);
+  memset(told->key, 0, sizeof told->key);
+  memcpy(told->key, load->key.data, load->key.len);
   told->loads++;
   told->load_incarnation = load->incarnation;
   told->load_step = load->step;
@@ -113,6 +116,7 @@ static void take_order(struct core_fixture *f, uint64_t member, const Weir__Orde
     told->holds++;
     break;
   case WEIR__ORDER__BODY_VIEW:
+    snprintf(told->view_ticket, sizeof told->view_ticket, "%s", order->view->ticket);
     take_view(f, told, order->view);
     break;
   case WEIR__ORDER__BODY_WRITE:

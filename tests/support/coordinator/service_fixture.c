@@ -9,6 +9,7 @@
 #include "common/base/message.h"
 #include "server/coordinator/shell/service.h"
 #include "storage/checkpoint/checkpoint.h"
+#include "store.pb-c.h"
 #include "tests/support/model/model_bytes.h"
 #include "tests/support/storage/checkpoint_fixture.h"
 #include "tests/support/storage/flaky_store.h"
@@ -138,11 +139,24 @@ char *try_to_submit(struct service_fixture *f, struct err *err) {
   return upload_end(reader, err);
 }
 
+void take_ticket(struct service_fixture *f, const char *run) {
+  char *name = checkpoint_run_name(run, "run");
+  Weir__RunRecord *record = NULL;
+  struct err err = ERR_NONE;
+  assert_int_equal(
+      checkpoint_read_record(f->store, name, &weir__run_record__descriptor, (void **)&record, &err), 0);
+  assert_int_equal(record->key.len, TICKET_KEY_BYTES);
+  ticket_make(record->key.data, &(struct ticket_owner){run, record->incarnation, ""}, f->ticket);
+  message_free(record);
+  free(name);
+}
+
 char *submit_run(struct service_fixture *f) {
   struct err err;
   char *id = try_to_submit(f, &err);
   assert_string_equal(err.text, "");
   assert_non_null(id);
+  take_ticket(f, id);
   return id;
 }
 
@@ -169,7 +183,9 @@ Weir__RunState run_state(struct service_fixture *f, const char *run) {
 
 long download_chunks(struct service_fixture *f, enum rpc_method_id method, const void *request,
                      struct iovec out, struct err *err) {
-  struct rpc_reader *reader = rpc_reader_open(f->channel, method, patience_ms());
+  bool is_members = method == RPC_FETCH_MODEL || method == RPC_FETCH_PIECES;
+  struct rpc_reader *reader =
+      rpc_reader_open_with(f->channel, method, patience_ms(), is_members ? f->ticket : NULL);
   Weir__Chunk *chunk = NULL;
   size_t got = 0;
   *err = ERR_NONE;

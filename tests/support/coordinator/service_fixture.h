@@ -17,6 +17,7 @@
 #include <sys/uio.h>
 
 #include "common/base/clock.h"
+#include "common/certs/ticket.h"
 #include "common/rpc/client.h"
 #include "storage/store.h"
 #include "tests/support/common/patience.h"
@@ -38,6 +39,7 @@ struct seat {
 struct service_fixture {
   struct store *store;
   struct rpc_client *client;
+  char ticket[TICKET_TEXT_SIZE];      /* of downloads by members: of the run submitted last */
   struct seat seat;                   /* the one that tests begin with */
   int upload_idle_ms, upload_slow_ms; /* of coordinators that are started; 0: as by default */
   int server_grace_ms;                /* a week, unless a test says otherwise */
@@ -90,6 +92,9 @@ int ask_run(struct service_fixture *f, enum rpc_method_id method, const char *ru
 
 /* RUN_STATE_UNKNOWN on error. */
 Weir__RunState run_state(struct service_fixture *f, const char *run);
+
+/* Puts a member's ticket of the run, by the key in its record, into f->ticket; submit_run() does. */
+void take_ticket(struct service_fixture *f, const char *run);
 
 /* Calls a method that answers a stream of chunks. Copies all bytes to out; more than fit there fail the
    test. Returns how many; -1 with err set. download_run() makes the request for a run. */

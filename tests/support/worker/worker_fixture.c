@@ -205,6 +205,8 @@ void fixture_view(struct worker_fixture *f, struct view_of of,
   view.n_servers = (size_t)of.n_servers;
   view.workers = assignments;
   view.n_workers = 1;
+  if (of.ticket)
+    view.ticket = (char *)of.ticket;
   take(f, &view, assignment.worker);
 }
 

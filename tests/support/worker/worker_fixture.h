@@ -92,6 +92,7 @@ struct view_of {
   uint64_t hold;         /* 0: none */
   uint32_t executors;    /* that may compute; 0: all */
   uint64_t plan_samples; /* what the plan says of the training set; 0: SAMPLES */
+  const char *ticket;    /* NULL: none */
 };
 
 /* Calls `take` with the view as a message, which is gone when it returns; worker is of.worker.

@@ -204,6 +204,8 @@ static enum err_code push_fault_locked(struct faults *faults, const Weir__PushRe
     return ERR_UNAVAILABLE;
   if (fault_strikes(&faults->pushes_busy))
     return ERR_BUSY;
+  if (fault_strikes(&faults->pushes_denied))
+    return ERR_DENIED;
   if (fault_strikes(&faults->pushes_without_memory))
     return ERR_NO_MEMORY;
   return push->step > 0 && fault_strikes(&faults->pushes_dropped) ? ERR_DROPPED : ERR_OK;
@@ -242,11 +244,21 @@ static void on_push(struct rpc_call *call, const void *message, struct rpc_bytes
     rpc_call_reply(call, &reply, NULL);
 }
 
+static int note_ticket(struct rpc_call *call, struct err *err) {
+  struct fake_server *server = rpc_call_context(call);
+  const char *ticket = rpc_call_ticket(call);
+  (void)err;
+  pthread_mutex_lock(&server->f->lock);
+  snprintf(server->ticket, sizeof server->ticket, "%s", ticket ? ticket : "");
+  pthread_mutex_unlock(&server->f->lock);
+  return 0;
+}
+
 static const struct rpc_method fake_methods[] = {
     {.id = RPC_FETCH_MODEL, .on_message = on_fetch},
-    {.id = RPC_VERSIONS, .on_message = on_versions, .on_closed = on_closed},
-    {.id = RPC_PULL, .on_message = on_pull, .on_closed = on_closed},
-    {.id = RPC_PUSH, .on_message = on_push, .on_closed = on_closed}};
+    {.id = RPC_VERSIONS, .on_begin = note_ticket, .on_message = on_versions, .on_closed = on_closed},
+    {.id = RPC_PULL, .on_begin = note_ticket, .on_message = on_pull, .on_closed = on_closed},
+    {.id = RPC_PUSH, .on_begin = note_ticket, .on_message = on_push, .on_closed = on_closed}};
 
 void fake_server_listen(struct fake_server *server) {
   struct rpc_service service = {fake_methods, sizeof fake_methods / sizeof *fake_methods, server};

@@ -19,7 +19,7 @@ enum { SERVERS = 2, PUSHES_MAX = 1024, PARKED_MAX = 64 };
 /* What goes wrong, each for the first `times` calls that it concerns. */
 struct faults {
   int models_cut, pushes_unavailable, pushes_busy, pushes_without_memory, pushes_put_off, pulls_busy,
-      pulls_unavailable, versions_unavailable, versions_unknown, pushes_dropped,
+      pulls_unavailable, versions_unavailable, versions_unknown, pushes_dropped, pushes_denied,
       outrun; /* outrun: the version that a server names is dropped before it is pulled */
   int blocks_short, blocks_old;
   bool model_is_another;
@@ -65,6 +65,7 @@ struct fake_server {
   int n_parked;
   int n_gone;      /* calls that were parked until the worker gave them up */
   int n_questions; /* Versions calls */
+  char ticket[64]; /* of the newest call of the run; "": it had none */
 };
 
 /* Listens on a free port, or again on server->target after fake_server_stop(). Fails the test if it

@@ -93,8 +93,16 @@ static void join_closed(struct rpc_call *call) {
 
 static const struct rpc_method methods[] = {
     {.id = RPC_WATCH, .on_message = watch, .on_closed = rpc_fixture_count_closed},
-    {RPC_SUBMIT, true, submit, submit_half_closed, submit_closed, 0},
-    {RPC_JOIN, true, join, join_half_closed, join_closed, 0},
+    {.id = RPC_SUBMIT,
+     .is_request_stream = true,
+     .on_message = submit,
+     .on_half_close = submit_half_closed,
+     .on_closed = submit_closed},
+    {.id = RPC_JOIN,
+     .is_request_stream = true,
+     .on_message = join,
+     .on_half_close = join_half_closed,
+     .on_closed = join_closed},
 };
 
 static int setup(void **state) {
@@ -248,8 +256,12 @@ static void expect_ended(struct rpc_reader *reader) {
 
 /* Of four: one has sent all and waits for its answer, two say nothing at all, one sent a message. */
 static void a_client_stream_that_falls_silent_is_ended(void **state) {
-  static const struct rpc_method idle[] = {
-      {RPC_SUBMIT, true, submit, park_half_closed, submit_closed, .idle_ms = 2000}};
+  static const struct rpc_method idle[] = {{.id = RPC_SUBMIT,
+                                            .is_request_stream = true,
+                                            .on_message = submit,
+                                            .on_half_close = park_half_closed,
+                                            .on_closed = submit_closed,
+                                            .idle_ms = 2000}};
   struct rpc_fixture f;
   struct rpc_reader *whole, *silent[2], *begun;
   Weir__SubmitRequest request = WEIR__SUBMIT_REQUEST__INIT;

@@ -22,8 +22,8 @@ enum { LOADER_THREADS_LEAST = 4 };
 static int check_abilities(const struct load_options *options, const Weir__TrainSpec *train, struct err *err);
 static int loaded_open_model(const struct load_options *options, const struct fetched_model *file,
                              struct loaded *loaded, struct err *err);
-static int loaded_fetch_constants(const struct load_options *options, const char *run, struct loaded *loaded,
-                                  struct err *err);
+static int loaded_fetch_constants(const struct load_options *options, const Weir__LoadRun *load,
+                                  struct loaded *loaded, struct err *err);
 static int loaded_open_loader(const struct load_options *options, struct loaded *loaded, struct err *err);
 static int loaded_open_data(const struct load_options *options, struct loaded *loaded, struct err *err);
 
@@ -63,7 +63,7 @@ int loaded_open(const struct load_options *options, const Weir__LoadRun *load, s
   begin_ns = trace_now_ns();
   if (loaded_open_model(options, &file, out, err))
     *is_bad_input = is_input_error(err);
-  else if (loaded_fetch_constants(options, load->run, out, err) == 0 && loaded_open_loader(options, out, err))
+  else if (loaded_fetch_constants(options, load, out, err) == 0 && loaded_open_loader(options, out, err))
     *is_bad_input = is_input_error(err);
   trace_span(&(struct trace_span){
       .category = "load", .name = "model", .begin_ns = begin_ns, .end_ns = trace_now_ns(), .index = -1});
@@ -260,9 +260,9 @@ static int value_fetch(struct graph *owner, struct value *value, const struct pi
 }
 
 /* What the file has in pieces and nobody trains; the servers have the rest. Both graphs share it. */
-static int loaded_fetch_constants(const struct load_options *options, const char *run, struct loaded *loaded,
-                                  struct err *err) {
-  struct piece_fetch fetch = {options->fetch, options->coordinator, run};
+static int loaded_fetch_constants(const struct load_options *options, const Weir__LoadRun *load,
+                                  struct loaded *loaded, struct err *err) {
+  struct piece_fetch fetch = {options->fetch, options->coordinator, load->run, load->ticket};
   struct piece_source source = {piece_fetch_read, &fetch};
   struct graph *train = loaded->model->train, *graphs[] = {train, loaded->model->eval};
   for (int g = 0; g < 2; g++)

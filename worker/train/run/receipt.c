@@ -50,10 +50,11 @@ void receipt_received(void *user, const struct transfer_item *item, uint64_t ver
 }
 
 /* What a server refuses because it is elsewhere in the run is no fault: it has moved on without us, or was
-   restarted, or the run was rolled back there, of which a view will tell. */
+   restarted, or the run was rolled back there, of which a view will tell; or our certificate has another name
+   now, for which a view will bring a ticket. */
 static bool is_elsewhere(const struct err *err) {
   return err->code == ERR_DROPPED || err->code == ERR_STALE || err->code == ERR_NOT_FOUND ||
-         err->code == ERR_CANCELLED;
+         err->code == ERR_CANCELLED || err->code == ERR_DENIED;
 }
 
 /* The run may outrun us as often as it likes: we try again without longer pauses. That a version is dropped

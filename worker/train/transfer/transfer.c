@@ -50,6 +50,7 @@ void transfer_ask(struct rpc_request *request, const struct transfers_options *o
   Weir__VersionsRequest versions = WEIR__VERSIONS_REQUEST__INIT;
   versions.run = (char *)options->run;
   versions.incarnation = options->incarnation;
+  request->ticket = options->ticket;
   rpc_request_start(request, channel, &(struct rpc_question){RPC_VERSIONS, &versions, options->question_ms},
                     NULL);
 }
@@ -57,6 +58,7 @@ void transfer_ask(struct rpc_request *request, const struct transfers_options *o
 void transfer_send(struct transfer *transfer, const struct transfers_options *options,
                    struct rpc_channel *channel) {
   transfer->begin_ns = trace_now_ns();
+  transfer->request.ticket = options->ticket;
   if (transfer_is_pull(transfer))
     transfer_pull(transfer, options, channel);
   else if (transfer->item.kind == TRANSFER_PUSH)

@@ -14,6 +14,7 @@ enum { TELL_MS = 2000, AWAY_MS = 1000 };
 
 struct transfers {
   struct transfers_options options;
+  char *ticket;
   struct server_link *links;
   pthread_t timer;
   pthread_mutex_t lock; /* what follows; taken inside a link's */
@@ -33,6 +34,7 @@ struct transfers *transfers_new(const struct transfers_options *options) {
   struct transfers *transfers = mem_new(sizeof *transfers);
   transfers->options = *options;
   transfers->options.servers = NULL;
+  transfers->options.ticket = transfers->ticket = mem_strdup(options->ticket ? options->ticket : "");
   transfers->sender = options->sender;
   transfers->due_ns = clock_now_ns();
   transfers->links = mem_new(options->n_servers * sizeof *transfers->links);
@@ -64,6 +66,7 @@ void transfers_free(struct transfers *transfers) {
   pthread_mutex_destroy(&transfers->lock);
   free(transfers->unreached);
   free(transfers->links);
+  free(transfers->ticket);
   free(transfers);
 }
 

@@ -46,6 +46,7 @@ struct transfers_options {
   struct rpc_client *client; /* outlives it */
   const char *run;           /* outlives it */
   uint64_t incarnation;
+  const char *ticket; /* of each call; copied; "" or NULL: none */
   struct transfers_sender sender;
   Weir__Endpoint *const *servers; /* copied */
   uint32_t n_servers;

@@ -92,6 +92,37 @@ static void members_get_an_outline_and_its_pieces_and_clients_the_file(void **st
   free(id);
 }
 
+static void a_model_is_given_to_those_with_a_ticket_of_its_run_alone(void **state) {
+  struct service_fixture *f = *state;
+  static uint8_t got[ROOM];
+  struct iovec room = {got, sizeof got};
+  struct onnx_outline outline;
+  char *id = submit_run(f), *keys[PIECES], genuine[TICKET_TEXT_SIZE], *other;
+  struct err err;
+  outline_of(f, &outline);
+  for (int i = 0; i < PIECES; i++)
+    keys[i] = outline.places[i].key;
+  strcpy(genuine, f->ticket);
+  other = submit_run(f); /* with it f->ticket is that one's */
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(download_run(f, RPC_FETCH_MODEL, id, room, &err), -1);
+    assert_int_equal(err.code, ERR_DENIED);
+    assert_int_equal(download_pieces(f, id, (struct wanted){keys, PIECES}, room, &err), -1);
+    assert_int_equal(err.code, ERR_DENIED);
+    if (i == 0) {
+      strcpy(f->ticket, genuine);
+      f->ticket[strlen(genuine) - 1] ^= 1;
+    } else
+      *f->ticket = 0; /* none */
+  }
+  assert_int_equal(download_run(f, RPC_GET_MODEL, id, room, &err), f->onnx_bytes);
+  strcpy(f->ticket, genuine);
+  assert_int_equal(download_run(f, RPC_FETCH_MODEL, id, room, &err), outline.size_bytes);
+  onnx_outline_fini(&outline);
+  free(other);
+  free(id);
+}
+
 static void pieces_that_nobody_may_have_are_refused(void **state) {
   struct service_fixture *f = *state;
   static uint8_t got[ROOM];
@@ -156,6 +187,7 @@ static void calls_for_pieces_beyond_a_bound_are_refused_at_once(void **state) {
   request.n_keys = 1;
   for (int i = 0; i < CALLS; i++) {
     calls[i].on_done = on_call_done;
+    calls[i].ticket = f->ticket;
     rpc_request_start(&calls[i], f->channel, &(struct rpc_question){RPC_FETCH_PIECES, &request, -1}, NULL);
   }
   AWAIT(count_calls(&n_busy) == CALLS - CALLS_MAX);
@@ -251,6 +283,7 @@ static void pieces_that_the_store_has_are_not_asked_for_again(void **state) {
   assert_int_equal(n_sent, PIECES);
   assert_int_equal(stored_blocks(f), 1 + PIECES);
   ids[1] = upload_pieces(f, &outline, &n_sent);
+  take_ticket(f, ids[1]);
   assert_int_equal(n_sent, 0);
   assert_int_equal(download_run(f, RPC_GET_MODEL, ids[1], room, &err), outline.size_bytes);
   assert_memory_equal(got, outline.bytes, outline.size_bytes);
@@ -378,6 +411,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(members_get_an_outline_and_its_pieces_and_clients_the_file,
                                       pieces_setup, service_teardown),
+      cmocka_unit_test_setup_teardown(a_model_is_given_to_those_with_a_ticket_of_its_run_alone, pieces_setup,
+                                      service_teardown),
       cmocka_unit_test_setup_teardown(pieces_that_nobody_may_have_are_refused, pieces_setup,
                                       service_teardown),
       cmocka_unit_test_setup_teardown(calls_for_pieces_beyond_a_bound_are_refused_at_once, pieces_setup,

@@ -305,6 +305,28 @@ static void the_id_that_a_view_was_made_for_counts(void **state) {
     assert_int_equal(count_pushes(f, 0, 1, step), pushes_of_step(f));
 }
 
+static bool has_asked_twice(const struct worker_fixture *f) {
+  return f->servers[0].n_questions >= 2;
+}
+
+/* Calls that wait are made anew. */
+static void a_view_with_another_ticket_renews_it_for_all_calls(void **state) {
+  struct worker_fixture *f = *state;
+  struct view_of view = {.number = 2,
+                         .incarnation = 1,
+                         .n_servers = 1,
+                         .microbatches = MICROBATCHES,
+                         .worker = "worker-1",
+                         .ticket = "mlp-aaaaaa/1/renewed"};
+  run_to_step_1(f);
+  assert_string_equal(first(f)->ticket, "");
+  fixture_view(f, view, fixture_give_view);
+  fixture_wait(f, has_asked_twice);
+  fake_server_release(first(f), ERR_OK);
+  fixture_wait(f, is_trained);
+  assert_string_equal(first(f)->ticket, view.ticket);
+}
+
 static bool is_fetching(const struct worker_fixture *f) {
   return f->held_fetch != NULL;
 }
@@ -460,6 +482,7 @@ int main(void) {
       TEST(a_worker_without_work_looks_for_the_servers_that_it_misses),
       TEST(what_failed_is_taken_up_again_once_it_was_rolled_back),
       TEST(the_id_that_a_view_was_made_for_counts),
+      TEST(a_view_with_another_ticket_renews_it_for_all_calls),
       TEST(a_run_whose_coordinator_is_gone_says_nothing_until_it_is_ordered_again),
       TEST(a_run_that_loads_from_another_coordinator_is_to_be_started_anew),
       TEST(weights_that_a_dropped_execution_has_seen_are_not_trusted),

@@ -74,6 +74,11 @@ static void a_worker_goes_on_asking_servers_that_do_not_know_the_run(void **stat
   expect_trained(*state, (struct faults){.versions_unknown = 2});
 }
 
+/* Its certificate has another name, perhaps: a view brings a ticket for that. */
+static void a_worker_whose_ticket_is_refused_begins_again(void **state) {
+  expect_trained(*state, (struct faults){.pushes_denied = 2});
+}
+
 static void another_model_than_announced_is_refused(void **state) {
   expect_refused(*state, (struct faults){.model_is_another = true}, "the model came with sha256");
 }
@@ -204,6 +209,7 @@ int main(void) {
       TEST(a_worker_that_is_behind_asks_where_the_servers_are),
       TEST(a_worker_is_outrun_as_often_as_it_takes),
       TEST(a_worker_goes_on_asking_servers_that_do_not_know_the_run),
+      TEST(a_worker_whose_ticket_is_refused_begins_again),
       TEST(another_model_than_announced_is_refused),
       TEST(a_block_of_the_wrong_size_is_refused),
       TEST(a_block_of_the_wrong_version_is_refused),

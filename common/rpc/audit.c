@@ -7,7 +7,7 @@
 
 #include "common/base/log.h"
 
-bool rpc_audit_covers(enum rpc_callers callers) {
+static bool is_audited(enum rpc_callers callers) {
   return callers == CALLERS_SUBMITTERS || callers == CALLERS_OPERATORS;
 }
 
@@ -43,7 +43,7 @@ static void write_names(FILE *out, const ProtobufCMessage *message, const Protob
     }
 }
 
-char *rpc_audit_names(const ProtobufCMessage *message) {
+static char *names_of(const ProtobufCMessage *message) {
   char *text = NULL;
   size_t size = 0;
   FILE *out = open_memstream(&text, &size);
@@ -56,13 +56,28 @@ char *rpc_audit_names(const ProtobufCMessage *message) {
   return text;
 }
 
-void rpc_audit_log(const struct rpc_audit *audit, const struct err *err) {
+void rpc_audit_request(struct rpc_audit *audit, enum rpc_callers callers, const ProtobufCMessage *message) {
+  if (is_audited(callers) && !audit->of)
+    audit->of = names_of(message);
+}
+
+void rpc_audit_reply(struct rpc_audit *audit, enum rpc_callers callers, const ProtobufCMessage *message) {
+  if (is_audited(callers) && !audit->reply)
+    audit->reply = names_of(message);
+}
+
+void rpc_audit_log(const struct rpc_audit *audit, const char *method, const char *peer,
+                   const struct cert_holder *holder, const struct err *err) {
   char who[CERT_TEXT_SIZE] = "-";
-  bool has_reply = audit->reply && (!audit->of || strcmp(audit->of, audit->reply) != 0);
-  if (audit->holder)
-    cert_holder_uri(audit->holder, who);
+  bool has_reply = audit->reply && strcmp(audit->of, audit->reply) != 0;
+  if (holder)
+    cert_holder_uri(holder, who);
   log_event(LOG_INFO, "audit", err && err->code ? "refused" : "done",
-            "who=%s method=%s of=\"%s\" reply=\"%s\" peer=%s code=%s", who, audit->method,
-            audit->of ? audit->of : "", has_reply ? audit->reply : "", audit->peer,
-            err_name(err ? err->code : ERR_OK));
+            "who=%s method=%s of=\"%s\" reply=\"%s\" peer=%s code=%s", who, method, audit->of,
+            has_reply ? audit->reply : "", peer, err_name(err ? err->code : ERR_OK));
+}
+
+void rpc_audit_fini(struct rpc_audit *audit) {
+  free(audit->of);
+  free(audit->reply);
 }

@@ -16,8 +16,7 @@
 #include "common/rpc/callers.h"
 
 /* How long room is kept for the message of a call: beyond it, its client is slow or gone. */
-enum { ROOM_KEPT_MS = 2000 };
-enum { WATCH_MS = 1000 };
+enum { ROOM_KEPT_MS = 2000, WATCH_MS = 1000 };
 
 struct rpc_call {
   struct rpc_server *server;
@@ -30,7 +29,7 @@ struct rpc_call {
   struct rpc_guest *guest; /* whose certificate came with it; NULL: plaintext */
   char *ticket;            /* NULL: none came */
   void *user;
-  char *of, *answered; /* of the audit log: what the request names, and a reply */
+  struct rpc_audit audit;
 
   /* the queue's thread's own */
   grpc_byte_buffer *incoming;
@@ -95,8 +94,7 @@ static void put_and_unlock(struct rpc_call *call) {
   pthread_mutex_destroy(&call->lock);
   gpr_free(call->peer);
   rpc_guest_put(call->guest);
-  free(call->of);
-  free(call->answered);
+  rpc_audit_fini(&call->audit);
   free(call->ticket);
   free(call);
   rpc_server_call_ended(server);
@@ -153,20 +151,10 @@ static int check_caller(const struct rpc_call *call, struct err *err) {
                  rpc_callers_name(def->callers), uri);
 }
 
-static char *find_ticket(const grpc_metadata_array *metadata) {
-  for (size_t i = 0; i < metadata->count; i++)
-    if (grpc_slice_str_cmp(metadata->metadata[i].key, RPC_TICKET_KEY) == 0) {
-      grpc_slice value = metadata->metadata[i].value;
-      return mem_printf("%.*s", (int)GRPC_SLICE_LENGTH(value), (const char *)GRPC_SLICE_START_PTR(value));
-    }
-  return NULL;
-}
-
 static int check_ticket(struct rpc_call *call, struct err *err) {
-  if (!call->route->method->on_begin)
-    return 0;
-  call->ticket = find_ticket(&call->metadata);
-  return call->route->method->on_begin(call, err);
+  const struct rpc_method *method = call->route->method;
+  call->ticket = method->on_begin ? rpc_callers_ticket(&call->metadata) : NULL;
+  return method->on_begin ? method->on_begin(call, err) : 0;
 }
 
 static void call_begin(struct rpc_call *call) {
@@ -263,8 +251,7 @@ static void hand_on(struct rpc_call *call, grpc_byte_buffer *wire) {
     return;
   }
   call->is_seen = true;
-  if (!call->of && rpc_audit_covers(call->route->def->callers))
-    call->of = rpc_audit_names(got.message);
+  rpc_audit_request(&call->audit, call->route->def->callers, got.message);
   call->route->method->on_message(call, got.message, got.bytes);
   protobuf_c_message_free_unpacked(got.message, NULL);
   pthread_mutex_lock(&call->lock);
@@ -419,23 +406,15 @@ static int add_locked(struct rpc_call *call, const void *reply, const struct rpc
   return ERR_OK;
 }
 
-static void note_reply(struct rpc_call *call, const void *reply) {
-  if (!call->answered && rpc_audit_covers(call->route->def->callers))
-    call->answered = rpc_audit_names(reply);
-}
-
-/* Of what was denied or was no message there is no line. */
 static void audit(struct rpc_call *call, const struct err *err) {
-  if (call->is_seen && rpc_audit_covers(call->route->def->callers))
-    rpc_audit_log(&(struct rpc_audit){call->route->def->path, rpc_call_peer(call),
-                                      call->guest ? rpc_guest_holder(call->guest) : NULL, call->of,
-                                      call->answered},
-                  err);
+  if (call->audit.of)
+    rpc_audit_log(&call->audit, call->route->def->path, rpc_call_peer(call),
+                  call->guest ? rpc_guest_holder(call->guest) : NULL, err);
 }
 
 int rpc_call_send(struct rpc_call *call, const void *reply, const struct rpc_payload *payload) {
   int code;
-  note_reply(call, reply);
+  rpc_audit_reply(&call->audit, call->route->def->callers, reply);
   pthread_mutex_lock(&call->lock);
   code = add_locked(call, reply, payload);
   send_next_locked(call);
@@ -464,7 +443,7 @@ void rpc_call_finish(struct rpc_call *call, const struct err *err) {
 }
 
 void rpc_call_reply(struct rpc_call *call, const void *reply, const struct rpc_payload *payload) {
-  note_reply(call, reply);
+  rpc_audit_reply(&call->audit, call->route->def->callers, reply);
   audit(call, NULL);
   pthread_mutex_lock(&call->lock);
   add_locked(call, reply, payload);

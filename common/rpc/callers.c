@@ -1,6 +1,11 @@
 /* Who may call a method. */
 #include "common/rpc/callers.h"
 
+#include <grpc/slice.h>
+
+#include "common/base/memory.h"
+#include "common/rpc/core.h"
+
 static bool is_client(const struct cert_holder *holder, enum cert_access least) {
   return holder->role == CERT_ALL || (holder->role == CERT_CLIENT && holder->access >= least);
 }
@@ -36,4 +41,13 @@ const char *rpc_callers_name(enum rpc_callers callers) {
       "clients with the access operator",
   };
   return names[callers];
+}
+
+char *rpc_callers_ticket(const grpc_metadata_array *metadata) {
+  for (size_t i = 0; i < metadata->count; i++)
+    if (grpc_slice_str_cmp(metadata->metadata[i].key, RPC_TICKET_KEY) == 0) {
+      grpc_slice value = metadata->metadata[i].value;
+      return mem_printf("%.*s", (int)GRPC_SLICE_LENGTH(value), (const char *)GRPC_SLICE_START_PTR(value));
+    }
+  return NULL;
 }

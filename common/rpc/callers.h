@@ -2,6 +2,7 @@
 #ifndef WEIR_COMMON_RPC_CALLERS_H
 #define WEIR_COMMON_RPC_CALLERS_H
 
+#include <grpc/grpc.h>
 #include <protobuf-c/protobuf-c.h>
 
 #include "common/certs/names.h"
@@ -22,21 +23,23 @@ bool rpc_callers_hold(enum rpc_callers callers, const struct cert_holder *holder
 /* "servers and workers", for what is said to those that are not. */
 const char *rpc_callers_name(enum rpc_callers callers);
 
+/* The ticket that came with a call; NULL: none did. Freed by the caller. */
+char *rpc_callers_ticket(const grpc_metadata_array *metadata);
+
 /* The audit log: a line for each call that changes something, by whom and from where. Which methods those are
-   follows from their callers in methods.def: all that are for submitters and operators alone. */
+   follows from their callers: all that are for submitters and operators alone. Of other calls, and of what
+   was denied or was no message, there is no line. */
 struct rpc_audit {
-  const char *method, *peer;
-  const struct cert_holder *holder; /* NULL: it has shown no certificate */
-  const char *of, *reply; /* what request and reply name, by rpc_audit_names; NULL: there was none */
+  char *of, *reply; /* what the first request and the first reply name, escaped; NULL: there was none yet */
 };
 
-bool rpc_audit_covers(enum rpc_callers callers);
-
-/* The runs, the sweep, the worker or the server that a message names, escaped, with commas between them; NULL
-   where memory is short. Freed by the caller. */
-char *rpc_audit_names(const ProtobufCMessage *message);
-
-/* err: what the call is answered with; NULL or code 0: it was done. */
-void rpc_audit_log(const struct rpc_audit *audit, const struct err *err);
+/* Runs, the sweep, the worker or the server that a message names. */
+void rpc_audit_request(struct rpc_audit *audit, enum rpc_callers callers, const ProtobufCMessage *message);
+void rpc_audit_reply(struct rpc_audit *audit, enum rpc_callers callers, const ProtobufCMessage *message);
+/* `of` must be there. holder: NULL if it has shown no certificate. err: what the call is answered with; NULL
+ * or code 0: done. */
+void rpc_audit_log(const struct rpc_audit *audit, const char *method, const char *peer,
+                   const struct cert_holder *holder, const struct err *err);
+void rpc_audit_fini(struct rpc_audit *audit);
 
 #endif

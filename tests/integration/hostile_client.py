@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """A gRPC client that means harm: random and mutated messages at every method that reflection shows.
 
-usage: hostile_client.py HOST:PORT SEED COUNT [RUN MODEL.onnx]
+usage: hostile_client.py HOST:PORT SEED COUNT [RUN MODEL.onnx TICKET SERVERS_TICKET]
 
-RUN is a live run to name in half of the messages, MODEL the file whose submission is twisted. Every call must end
+RUN is a live run to name in half of the messages, MODEL the file whose submission is twisted. The tickets are a worker's and
+that of the run's servers: most calls have them, so that their messages are read. Every call must end
 in a status of its own or in the deadline of a method that may wait; prints the statuses by method as JSON. Needs
 grpcio and grpcio-reflection."""
 import collections
@@ -39,8 +40,9 @@ def message_class(descriptor):
 
 
 class Attacker:
-    def __init__(self, seed, run, model, sweep=""):
+    def __init__(self, seed, run, model, sweep="", tickets=("", "")):
         self.random, self.run, self.model, self.sweep = random.Random(seed), run, model, sweep
+        self.tickets = tickets
         self.version, self.block_elems = None, {}  # of the run, where it is served
 
     def blob(self):
@@ -208,6 +210,12 @@ class Attacker:
             self.twist(request)
         return [request.SerializeToString()]
 
+    def metadata(self, method):
+        ticket = self.tickets[method.name == "Sums"]
+        if self.random.random() < 0.1:
+            ticket = self.random.choice((ticket[:-1], ticket + "0", "x/0/" + "0" * 64, "//", "a" * 5000))
+        return [("weir-ticket", ticket)] if self.random.random() < 0.95 else None
+
     def requests(self, method):
         request_class = message_class(method.input_type)
         if method.name == "Push" and self.version is not None and self.random.random() < 0.7:
@@ -227,37 +235,38 @@ class Attacker:
         return wires
 
 
-def ask(channel, methods, name, **fields):
-    """The reply of one well-formed call; None where there is no such method, or it refuses."""
+def ask(attacker, channel, methods, name, **fields):
+    """The reply of one well-formed call with a worker's ticket; None where there is no such method, or it refuses."""
     method = next((method for method in methods if method.name == name), None)
     if not method:
         return None
     stub = channel.unary_unary(f"/{method.containing_service.full_name}/{method.name}", request_serializer=bytes,
                                response_deserializer=message_class(method.output_type).FromString)
     try:
-        return stub(message_class(method.input_type)(**fields).SerializeToString(), timeout=DEADLINE_SECONDS)
+        return stub(message_class(method.input_type)(**fields).SerializeToString(), timeout=DEADLINE_SECONDS,
+                    metadata=[("weir-ticket", attacker.tickets[0])])
     except grpc.RpcError:
         return None
 
 
 def spy(attacker, channel, methods):
     """Where the run is, and how large its blocks are."""
-    versions = ask(channel, methods, "Versions", run=attacker.run)
+    versions = ask(attacker, channel, methods, "Versions", run=attacker.run)
     attacker.version = versions.highest if versions else None
     block = attacker.random.randrange(5)
     if versions:
-        reply = ask(channel, methods, "Pull", run=attacker.run, block=block, version=versions.highest)
+        reply = ask(attacker, channel, methods, "Pull", run=attacker.run, block=block, version=versions.highest)
         if reply:
             attacker.block_elems[block] = len(reply.data) // 4
 
 
-def call(channel, method, wires):
+def call(channel, method, wires, metadata=None):
     """The status that the call ended with, and its text."""
     path = f"/{method.containing_service.full_name}/{method.name}"
     make = channel.stream_stream if method.client_streaming else channel.unary_stream
     stub = make(path, request_serializer=bytes, response_deserializer=bytes)
     deadline = WAIT_SECONDS if method.name in MAY_WAIT else DEADLINE_SECONDS
-    reply = stub(iter(wires) if method.client_streaming else wires[0], timeout=deadline)
+    reply = stub(iter(wires) if method.client_streaming else wires[0], timeout=deadline, metadata=metadata)
     try:
         for number, _ in enumerate(reply):
             if number == REPLIES_MAX:
@@ -280,11 +289,11 @@ def services(channel):
 
 
 def main():
-    if len(sys.argv) not in (4, 6):
+    if len(sys.argv) not in (4, 8):
         sys.exit(__doc__)
     target, seed, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    run, model = (sys.argv[4], open(sys.argv[5], "rb").read()) if len(sys.argv) == 6 else ("", b"")
-    attacker = Attacker(seed, run, model)
+    run, model = (sys.argv[4], open(sys.argv[5], "rb").read()) if len(sys.argv) == 8 else ("", b"")
+    attacker = Attacker(seed, run, model, tickets=sys.argv[6:] or ("", ""))
     statuses = collections.Counter()
     with grpc.insecure_channel(target) as channel:
         methods = [method for service in services(channel).values() for method in service.methods]
@@ -292,7 +301,8 @@ def main():
             method = methods[number % len(methods)]
             if method.name in ("Push", "Sums"):
                 spy(attacker, channel, methods)
-            statuses[f"{method.name} {call(channel, method, attacker.requests(method))[0]}"] += 1
+            status, _ = call(channel, method, attacker.requests(method), attacker.metadata(method))
+            statuses[f"{method.name} {status}"] += 1
     print(json.dumps(statuses))
 
 

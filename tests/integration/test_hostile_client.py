@@ -5,6 +5,7 @@ import subprocess
 
 from harness import PATIENCE, PEER_PYTHON, Cluster, Folder, Skip, done_event, main, wait_for, weir
 from test_sweep import Sweep, write_sweep
+from tickets import ticket_of
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SEEDS, CALLS = (1, 2, 3), 150
@@ -48,7 +49,8 @@ def test_hostile_messages_get_a_status_and_leave_nothing_behind():
             for address in (cluster.servers[seed % 2][1], cluster.address):
                 run = weir("submit", long, "--coordinator", cluster.address).stdout.strip()
                 wait_for(lambda: cluster.json("status", run)["state"] == "running", "the victim's begin")
-                statuses = attack(address, seed, run, model)
+                tickets = [ticket_of(folder.file("store"), run, holder=holder) for holder in ("", "servers")]
+                statuses = attack(address, seed, run, model, *tickets)
                 assert sum(statuses.values()) == CALLS and any("INVALID" in status for status in statuses), statuses
                 assert_alive(cluster)
                 for left in cluster.json("runs"):

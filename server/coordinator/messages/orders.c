@@ -1,8 +1,10 @@
 /* What members are told. Messages live in the arena of the step's actions. */
 #include "server/coordinator/messages/orders.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "common/base/memory.h"
 #include "server/coordinator/messages/record.h"
 #include "server/coordinator/state/action.h"
 #include "server/coordinator/state/assignment.h"
@@ -32,7 +34,7 @@ static Weir__Assignment **view_assignments(struct arena *arena, struct seat *con
 static Weir__Range **duty_ranges(struct coordinator *coordinator, const struct member *worker,
                                  const struct duty *duties, uint32_t n, size_t *n_ranges);
 static Weir__View view_of(struct arena *arena, const struct run *run);
-static void order_view(struct coordinator *coordinator, const Weir__View *common, const struct seat *seat,
+static void order_view(struct coordinator *coordinator, const Weir__View *common, struct seat *seat,
                        Weir__Assignment **assignments, size_t n);
 static void companions_find(struct arena *arena, struct companions *companions, int worker);
 
@@ -70,16 +72,27 @@ void coordinator_order_drain(struct coordinator *coordinator, const struct membe
 }
 
 /* Of the run, in its present incarnation. */
-static char *ticket_for(struct arena *arena, const struct run *run, const struct member *member) {
+static void make_ticket(const struct run *run, const struct member *member, char ticket[TICKET_TEXT_SIZE]) {
   struct ticket_owner owner = {run->id, run->incarnation, member->holder};
-  char ticket[TICKET_TEXT_SIZE];
   ticket_make(run->key, &owner, ticket);
-  return arena_strdup(arena, ticket);
+}
+
+/* The same of a seat, which keeps it: one event may send a thousand views. */
+static char *ticket_of_seat(struct arena *arena, struct seat *seat) {
+  if (!seat->ticket || seat->ticket_incarnation != seat->run->incarnation) {
+    char ticket[TICKET_TEXT_SIZE];
+    make_ticket(seat->run, seat->worker, ticket);
+    free(seat->ticket);
+    seat->ticket = mem_strdup(ticket);
+    seat->ticket_incarnation = seat->run->incarnation;
+  }
+  return arena_strdup(arena, seat->ticket);
 }
 
 static Weir__LoadRun *order_load(struct coordinator *coordinator, const struct run *run,
                                  const struct member *member) {
   struct arena *arena = &coordinator->actions->arena;
+  char ticket[TICKET_TEXT_SIZE];
   Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_LOAD);
   Weir__LoadRun *load = order->load = arena_new(arena, sizeof *load);
   weir__load_run__init(load);
@@ -90,7 +103,8 @@ static Weir__LoadRun *order_load(struct coordinator *coordinator, const struct r
   load->model_sha256 = run->model_sha256;
   load->outline_bytes = run->outline_bytes;
   load->outline_sha256 = run->outline_sha256;
-  load->ticket = ticket_for(arena, run, member);
+  make_ticket(run, member, ticket);
+  load->ticket = arena_strdup(arena, ticket);
   return load;
 }
 
@@ -174,13 +188,13 @@ static Weir__View view_of(struct arena *arena, const struct run *run) {
   return view;
 }
 
-static void order_view(struct coordinator *coordinator, const Weir__View *common, const struct seat *seat,
+static void order_view(struct coordinator *coordinator, const Weir__View *common, struct seat *seat,
                        Weir__Assignment **assignments, size_t n) {
   Weir__Order *order = order_new(coordinator, seat->worker, WEIR__ORDER__BODY_VIEW);
   order->view = arena_copy(&coordinator->actions->arena, common, sizeof *common);
   order->view->workers = assignments;
   order->view->n_workers = n;
-  order->view->ticket = ticket_for(&coordinator->actions->arena, seat->run, seat->worker);
+  order->view->ticket = ticket_of_seat(&coordinator->actions->arena, seat);
 }
 
 /* Members of a group are in one row, but for workers without microbatches; each group's list is built once.

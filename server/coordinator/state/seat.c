@@ -73,6 +73,7 @@ void coordinator_seat_free(struct seat *seat) {
   coordinator_reach_forget(seat);
   free(seat->speed);
   free(seat->teams);
+  free(seat->ticket);
   free(seat);
 }
 

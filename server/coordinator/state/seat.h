@@ -64,10 +64,12 @@ struct seat {
   char *unreached_text;  /* for people; NULL: none */
   uint64_t unreached_ms; /* since when it says so */
   struct missed_mates missed_mates;
-  int group_failures; /* of its groups, since the run's workers changed */
-  uint64_t given_ms;  /* since when it has its run */
-  bool is_lent;       /* while claims are weighed: the worker is to be another run's own */
-  bool is_back;       /* it had it already, and told us so when it joined */
+  char *ticket;                /* of the views that it gets; NULL: none was signed yet */
+  uint64_t ticket_incarnation; /* of the run, for which that is */
+  int group_failures;          /* of its groups, since the run's workers changed */
+  uint64_t given_ms;           /* since when it has its run */
+  bool is_lent;                /* while claims are weighed: the worker is to be another run's own */
+  bool is_back;                /* it had it already, and told us so when it joined */
 };
 
 /* The worker, which has no seat of the run, has one from now on, LOADING. */

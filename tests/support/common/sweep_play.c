@@ -80,3 +80,20 @@ void assert_same(const struct kept *a, const struct kept *b) {
     assert_memory_equal(a->records[i], b->records[i], a->sizes[i]);
   }
 }
+
+struct sweep_outcome sweep_draw_outcome(const struct sweep_trial *trial, int rung) {
+  uint64_t bits = random_bits(random_key(7, trial->number, 0, 0), (uint64_t)rung);
+  return (struct sweep_outcome){.value = (double)(bits >> 40) / 16777216 + rung};
+}
+
+void sweep_check_log(const char *text, struct sweep_outcome (*outcome_of)(const struct sweep_trial *, int),
+                     uint64_t orders) {
+  struct kept first, other;
+  sweep_free(sweep_run_of(&(struct sweep_play){text, outcome_of, 1, false}, &first));
+  for (uint64_t seed = 2; seed <= orders; seed++) {
+    sweep_free(sweep_run_of(&(struct sweep_play){text, outcome_of, seed, seed % 2}, &other));
+    assert_same(&first, &other);
+    kept_free(&other);
+  }
+  kept_free(&first);
+}

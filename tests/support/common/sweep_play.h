@@ -27,6 +27,12 @@ struct sweep_play {
 /* Runs a sweep to its end. */
 struct sweep *sweep_run_of(const struct sweep_play *play, struct kept *kept);
 
+/* For `outcome_of`: a value that is drawn by trial and rung, larger from rung to rung. */
+struct sweep_outcome sweep_draw_outcome(const struct sweep_trial *trial, int rung);
+/* Plays it in `orders` orders of results, with deaths in every other one: the log is the same each time. */
+void sweep_check_log(const char *text, struct sweep_outcome (*outcome_of)(const struct sweep_trial *, int),
+                     uint64_t orders);
+
 /* Applies a record, and keeps it. */
 void sweep_take(struct sweep *sweep, const Weir__SweepRecord *record, struct kept *kept);
 /* Runs one that is under way to its end. Takes it, and returns it or a

@@ -8,7 +8,6 @@
 
 #include <cmocka.h>
 
-#include "common/agree/random.h"
 #include "common/agree/spec.h"
 #include "common/base/message.h"
 #include "common/sweep/sweep_spec.h"
@@ -77,21 +76,9 @@ static void a_file_is_checked_with_the_values_by_which_a_trial_has_it(void **sta
   spec_free(base);
 }
 
-static struct sweep_outcome outcome_of(const struct sweep_trial *trial, int rung) {
-  uint64_t bits = random_bits(random_key(7, trial->number, 0, 0), (uint64_t)rung);
-  return (struct sweep_outcome){.value = (double)(bits >> 40) / 16777216 + rung};
-}
-
 static void the_log_does_not_depend_on_when_results_come_nor_on_deaths(void **state) {
-  struct kept first, other;
   (void)state;
-  sweep_free(sweep_run_of(&(struct sweep_play){text, outcome_of, 1, false}, &first));
-  for (uint64_t seed = 2; seed < 10; seed++) {
-    sweep_free(sweep_run_of(&(struct sweep_play){text, outcome_of, seed, seed % 2}, &other));
-    assert_same(&first, &other);
-    kept_free(&other);
-  }
-  kept_free(&first);
+  sweep_check_log(text, sweep_draw_outcome, 9);
 }
 
 /* How many trials of a sweep one learns whose wide model has that hash. */
@@ -110,7 +97,7 @@ static size_t count_learned(const struct sweep *other, const char *wide) {
 }
 
 static void nothing_is_learned_of_another_model_of_the_same_name(void **state) {
-  struct sweep_play play = {text, outcome_of, 1, false};
+  struct sweep_play play = {text, sweep_draw_outcome, 1, false};
   struct sweep *other = sweep_of(text, NULL, 0);
   struct kept kept = {0};
   size_t n_wide = 0;

@@ -8,7 +8,6 @@
 
 #include <cmocka.h>
 
-#include "common/agree/random.h"
 #include "common/agree/spec.h"
 #include "common/base/message.h"
 #include "common/sweep/sweep_spec.h"
@@ -102,21 +101,9 @@ static void an_interval_goes_up_to_the_samples_of_the_run(void **state) {
   spec_free(base);
 }
 
-static struct sweep_outcome outcome_of(const struct sweep_trial *trial, int rung) {
-  uint64_t bits = random_bits(random_key(7, trial->number, 0, 0), (uint64_t)rung);
-  return (struct sweep_outcome){.value = (double)(bits >> 40) / 16777216 + rung};
-}
-
 static void the_log_does_not_depend_on_when_results_come_nor_on_deaths(void **state) {
-  struct kept first, other;
   (void)state;
-  sweep_free(sweep_run_of(&(struct sweep_play){text, outcome_of, 1, false}, &first));
-  for (uint64_t seed = 2; seed < 10; seed++) {
-    sweep_free(sweep_run_of(&(struct sweep_play){text, outcome_of, seed, seed % 2}, &other));
-    assert_same(&first, &other);
-    kept_free(&other);
-  }
-  kept_free(&first);
+  sweep_check_log(text, sweep_draw_outcome, 9);
 }
 
 int main(void) {

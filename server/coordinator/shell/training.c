@@ -161,9 +161,11 @@ static const char *find_run_of_ticket(struct coordinator_service *shell, struct 
   struct err err = ERR_NONE;
   struct cert_holder holder;
   const char *id = shell_find_run(shell, call, run);
+  if (!id) /* the call may be gone */
+    return NULL;
   if (rpc_call_holder(call, &holder))
     cert_holder_uri(&holder, uri);
-  if (!id || coordinator_check_ticket(shell->core, id, rpc_call_ticket(call), uri, &err) == 0)
+  if (coordinator_check_ticket(shell->core, id, rpc_call_ticket(call), uri, &err) == 0)
     return id;
   log_event(LOG_WARN, "coordinator", "denied", "run=%s peer=%s reason=\"%s\"", id, rpc_call_peer(call),
             err.text);

@@ -51,9 +51,8 @@ static int read_file(struct sweep_submission *sweep, size_t i, struct err *err) 
   model->path = submission_path_beside(sweep->source->file, file_name(sweep, i));
   if (model_file_open(model->path, &file, err)) {
     err->code = err->code == ERR_NOT_FOUND ? ERR_INVALID : err->code; /* what the spec names */
-    return err_prefix(err, "space.model.onnx: files");
-  }
-  if (model_file_pieces(&file).read) {
+    err_prefix(err, "space.model.onnx: files");
+  } else if (model_file_pieces(&file).read) {
     err_set(err, ERR_UNSUPPORTED, "a sweep's model is one file, without external data");
     file_bad(sweep, i, err);
   } else {

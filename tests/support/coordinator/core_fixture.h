@@ -94,7 +94,7 @@ struct core_fixture {
   char given_run[64];
 
   const char *sweep;        /* of runs submitted, which are trials of it; NULL: none */
-  struct run_origin origin; /* of runs submitted; zeroed: none */
+  struct run_origin origin; /* of the fork that is submitted; zeroed: none */
   const struct run_inheritance *inheritance;
 };
 
@@ -193,6 +193,9 @@ void member_drains(struct core_fixture *f, uint64_t key);
    number), with the fields of the fixture that are for runs submitted. Cancelling, pausing and resuming
    name the run; `at` is the step of a committed checkpoint, or 0: from the beginning. */
 void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t max);
+/* The same, of a fork that begins there, with its parent's data. */
+void user_forks_at(struct core_fixture *f, const char *id, const struct run_origin *origin, uint32_t min,
+                   uint32_t max);
 void user_cancels(struct core_fixture *f, const char *run);
 void user_sets(struct core_fixture *f, const char *run, const char *setting); /* as of spec_set_live */
 void user_raises(struct core_fixture *f, const char *run, uint64_t hold);     /* 0: no hold any more */

@@ -8,6 +8,7 @@
 #include "common/agree/labels.h"
 #include "common/agree/spec.h"
 #include "server/coordinator/messages/info.h"
+#include "tests/support/forks/fork_terms.h"
 
 enum { SAMPLES = 1 << 20, STEPS = 10000000 };
 
@@ -165,19 +166,11 @@ void fleet_submits(struct fleet *fleet, const char *more) {
 
 void fleet_forks(struct fleet *fleet, int parent, uint64_t step) {
   char id[64];
-  Weir__Plan plan = WEIR__PLAN__INIT;
-  Weir__RunReference reference = WEIR__RUN_REFERENCE__INIT;
-  struct run_inheritance inheritance = {&plan, &reference, NULL};
-  plan.train_samples = SAMPLES;
-  plan.steps = STEPS;
-  reference.worker = "worker-1 (node-1.cluster)";
-  reference.dataset_sha256 = "data";
-  submit(fleet, "",
-         (struct run_origin){.parent = fleet_run(parent, id),
-                             .step = step,
-                             .incarnation = INCARNATION_UNKNOWN,
-                             .is_to_come = true},
-         &inheritance);
+  struct run_origin origin = {
+      .parent = fleet_run(parent, id), .step = step, .incarnation = INCARNATION_UNKNOWN, .is_to_come = true};
+  struct fork_terms terms;
+  fork_terms_init(&terms, SAMPLES, STEPS, &origin);
+  submit(fleet, "", origin, &terms.inheritance);
 }
 
 void fleet_cancels(struct fleet *fleet, int run) {

@@ -11,6 +11,7 @@
 #include "common/agree/spec_live.h"
 #include "server/coordinator/messages/info.h"
 #include "tests/support/coordinator/core_fixture.h"
+#include "tests/support/forks/fork_terms.h"
 
 static void set_workers(const struct core_fixture *f, Weir__WorkersSpec *workers, uint32_t min,
                         uint32_t max) {
@@ -82,6 +83,17 @@ void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t
   model.loss = "cross_entropy";
   set_workers(f, &workers, min, max);
   core_step(f, &event);
+}
+
+void user_forks_at(struct core_fixture *f, const char *id, const struct run_origin *origin, uint32_t min,
+                   uint32_t max) {
+  struct fork_terms terms;
+  fork_terms_init(&terms, SAMPLES, STEPS, origin);
+  f->origin = *origin;
+  f->inheritance = &terms.inheritance;
+  user_submits(f, id, min, max);
+  f->origin = (struct run_origin){0};
+  f->inheritance = NULL;
 }
 
 void user_cancels(struct core_fixture *f, const char *run) {

@@ -57,24 +57,17 @@ void forks_submit(struct world *w, int run, struct run_submission *submission, s
   uint64_t step = is_to_come ? find_to_come(w) : (uint64_t)find_base(w);
   if (!has_fork(w, run) || !step)
     return;
-  weir__plan__init(&terms->plan);
-  weir__run_reference__init(&terms->reference);
-  terms->plan.train_samples = SAMPLES;
-  terms->plan.eval_samples = w->plan.eval_samples;
-  terms->plan.steps = w->plan.steps;
-  terms->reference.worker = "worker-1 (host)";
-  terms->reference.dataset_sha256 = "data";
-  terms->inheritance = (struct run_inheritance){&terms->plan, &terms->reference, NULL};
-  submission->inheritance = &terms->inheritance;
   submission->origin = (struct run_origin){.parent = w->runs[PARENT].id,
                                            .step = step,
                                            .incarnation = INCARNATION_UNKNOWN,
                                            .is_to_come = is_to_come};
+  fork_terms_init(terms, SAMPLES, w->plan.steps, &submission->origin);
+  terms->plan.eval_samples = w->plan.eval_samples;
+  submission->inheritance = &terms->inheritance;
   if (is_to_come)
     return;
   terms->base = *w->runs[PARENT].checkpoints[step].info;
   terms->base.incarnation = 0;
-  terms->inheritance.base = &terms->base;
   submission->origin.incarnation = w->runs[PARENT].checkpoints[step].incarnation;
 }
 

@@ -4,15 +4,8 @@
 #ifndef WEIR_TESTS_SUPPORT_COORDINATOR_WORLD_FORKS_H
 #define WEIR_TESTS_SUPPORT_COORDINATOR_WORLD_FORKS_H
 
+#include "tests/support/forks/fork_terms.h"
 #include "tests/support/coordinator/world.h"
-
-/* What a submission of a fork points to. */
-struct fork_terms {
-  Weir__Plan plan;
-  Weir__RunReference reference;
-  Weir__CheckpointInfo base;
-  struct run_inheritance inheritance;
-};
 
 /* It is to be a fork, and the other run has no checkpoint yet; or no plan, where it is to be one of a version
    to come. */

@@ -1,6 +1,5 @@
 /* The coordinator's core with forks whose parents stand in the memory of servers: who is told so, and which
    servers the fork gets. */
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,21 +48,7 @@ static void parent_stands(struct core_fixture *f) {
 
 /* RUN, of what an incarnation of the parent made, and its worker has loaded it: servers are told to. */
 static void user_forks(struct core_fixture *f, uint64_t incarnation) {
-  Weir__Plan plan = WEIR__PLAN__INIT;
-  Weir__RunReference reference = WEIR__RUN_REFERENCE__INIT;
-  Weir__CheckpointInfo base = WEIR__CHECKPOINT_INFO__INIT;
-  struct run_inheritance inheritance = {&plan, &reference, &base};
-  plan.train_samples = SAMPLES;
-  plan.steps = STEPS;
-  reference.worker = "worker-9 (elsewhere)";
-  reference.dataset_sha256 = "data";
-  base.step = BASE;
-  base.accuracy = base.eval_loss = NAN;
-  f->origin = (struct run_origin){PARENT, BASE, SLOTS, incarnation, false};
-  f->inheritance = &inheritance;
-  user_submits(f, RUN, 1, 1);
-  f->inheritance = NULL;
-  f->origin = (struct run_origin){0};
+  user_forks_at(f, RUN, &(struct run_origin){PARENT, BASE, SLOTS, incarnation, false}, 1, 1);
   f->incarnation = 0;
   worker_loads(f, W2, RUN);
 }

@@ -1,5 +1,4 @@
 /* The coordinator's core with forks: runs whose first version is a checkpoint. */
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,25 +19,12 @@ static const char base_name[] = "runs/mlp-aaaaaa/checkpoints/0000000000000000000
 
 /* RUN, forked from PARENT at BASE; a checkpoint every two steps, of which one is kept. */
 static void user_forks(struct core_fixture *f) {
-  Weir__Plan plan = WEIR__PLAN__INIT;
-  Weir__RunReference reference = WEIR__RUN_REFERENCE__INIT;
-  Weir__CheckpointInfo base = WEIR__CHECKPOINT_INFO__INIT;
-  struct run_inheritance inheritance = {&plan, &reference, &base};
   weir__checkpoint_spec__init(&f->every);
   f->every.has_every_steps = f->every.has_keep = true;
   f->every.every_steps = 2;
   f->every.keep = 1;
   f->checkpoint = &f->every;
-  plan.train_samples = SAMPLES;
-  plan.steps = STEPS;
-  reference.worker = "worker-9 (elsewhere)";
-  reference.dataset_sha256 = "data";
-  base.step = BASE;
-  base.accuracy = base.eval_loss = NAN;
-  f->origin = (struct run_origin){PARENT, BASE, SLOTS, 0, false};
-  f->inheritance = &inheritance;
-  user_submits(f, RUN, 2, 0);
-  f->inheritance = NULL;
+  user_forks_at(f, RUN, &(struct run_origin){PARENT, BASE, SLOTS, 0, false}, 2, 0);
 }
 
 static void members_join(struct core_fixture *f) {

@@ -1,6 +1,5 @@
 /* The coordinator's core with forks of versions to come: they wait, and their parent makes that version and
    stands there until they have it. */
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +13,7 @@
 #include "server/coordinator/messages/info.h"
 #include "tests/support/coordinator/core_run.h"
 #include "tests/support/coordinator/core_succession.h"
+#include "tests/support/forks/fork_terms.h"
 
 #define PARENT "mlp-bbbbbb"
 #define SECOND "mlp-cccccc"
@@ -38,19 +38,9 @@ static void parent_begins(struct core_fixture *f) {
 }
 
 static void user_forks(struct core_fixture *f, const char *id, uint64_t step) {
-  Weir__Plan plan = WEIR__PLAN__INIT;
-  Weir__RunReference reference = WEIR__RUN_REFERENCE__INIT;
-  struct run_inheritance inheritance = {&plan, &reference, NULL};
-  plan.train_samples = SAMPLES;
-  plan.steps = STEPS;
-  reference.worker = "worker-9 (elsewhere)";
-  reference.dataset_sha256 = "data";
-  f->origin = (struct run_origin){
+  struct run_origin origin = {
       .parent = PARENT, .step = step, .incarnation = INCARNATION_UNKNOWN, .is_to_come = true};
-  f->inheritance = &inheritance;
-  user_submits(f, id, 1, 1);
-  f->inheritance = NULL;
-  f->origin = (struct run_origin){0};
+  user_forks_at(f, id, &origin, 1, 1);
 }
 
 static void parent_writes(struct core_fixture *f) {
@@ -60,12 +50,10 @@ static void parent_writes(struct core_fixture *f) {
 
 /* The shell has taken it over; error: or could not. */
 static void base_is_there(struct core_fixture *f, const char *id, uint64_t step, const char *error) {
-  Weir__CheckpointInfo base = WEIR__CHECKPOINT_INFO__INIT;
+  Weir__CheckpointInfo base = checkpoint_of_version(step);
   struct coordinator_event event = {
       .kind = EVENT_RUN_BASED,
       .based = {.run = id, .base = error ? NULL : &base, .slots_step = 1, .error = error}};
-  base.step = step;
-  base.accuracy = base.eval_loss = NAN;
   core_step(f, &event);
 }
 

@@ -39,6 +39,12 @@ class Forks:
     def __exit__(self, *unused):
         self.cluster.__exit__()
 
+    def move(self, workers):
+        """To a fresh cluster, of another shape, which has nothing of the former one but its store."""
+        self.cluster.__exit__()
+        self.cluster = Cluster(self.folder, servers=1, workers=workers, gate=self.cluster.gate)
+        self.cluster.__enter__()
+
     def spec(self, optimizer=SGD, train="", name="small", data="", tail=CHECKPOINTS):
         with open(self.folder.small_spec(self.model, 2, STEPS, 20)) as file:
             text = file.read()

@@ -79,7 +79,7 @@ def test_neither_the_fork_nor_its_parent_changes_a_bit_of_the_other():
             assert_goes_on(ended[fork], ended[run], STANDS)
 
 
-def test_a_fork_from_memory_ends_in_the_bits_of_one_from_the_store():
+def test_a_fork_from_memory_ends_in_the_bits_of_one_from_the_manifest_on_a_fresh_cluster():
     """With what its optimizer keeps laid out otherwise, and the average new, gone, or gone on."""
     changes = (("train.optimizer.lr=0.01",), ("train.optimizer.momentum=0",), ("train.optimizer={name: adam, lr: 0.002}",),
                ("train.average={decay: 0.9}",), ("train.optimizer={name: lion, lr: 0.0001}", "train.average={decay: 0.5}"),
@@ -91,10 +91,12 @@ def test_a_fork_from_memory_ends_in_the_bits_of_one_from_the_store():
             forks.of_forks.open()
             ended = [forks.end(fork)["weights"] for _, fork in changed]
             forks.ask("cancel", run)
-            forks.gate.open()
+            forks.move(workers=2)
             for (settings, fork), weights in zip(changed, ended):
-                read = forks.load_from_store(run, *settings)
+                read = forks.fork(f"{run}@{STANDS}", *settings)
                 assert forks.end(read)["weights"] == weights, settings
+                (adopted, blocks, _), = forks.restored(read)[0]
+                assert adopted == 0 < blocks, settings
                 assert forks.status(read)["parent_step"] == forks.status(fork)["parent_step"] == STANDS
             assert len(set(ended)) == len(ended), ended
 
@@ -135,7 +137,8 @@ def test_forks_of_a_held_run_are_loaded_from_memory():
 
 
 def test_whatever_becomes_of_a_held_run_its_fork_is_what_it_was():
-    """The run is raised, ended, or rolled back before its fork is loaded, when it is, and when it has made steps."""
+    """The run is raised, ended, or rolled back, also beside a death of the coordinator, before its fork is loaded, when it is,
+    and when it has made steps."""
     def raised(forks, run):
         forks.ask("set", run, "train.hold=null")
         forks.end(run)
@@ -150,11 +153,19 @@ def test_whatever_becomes_of_a_held_run_its_fork_is_what_it_was():
         wait_for(lambda: (status := forks.status(run))["incarnation"] > incarnation and status["state"] == "held",
                  "the run to be held again")
 
+    def rolled_back_by_another(forks, run):
+        """Server and coordinator die together."""
+        forks.cluster.coordinator.__exit__()
+        forks.cluster.servers[1][0].__exit__()
+        forks.cluster.start_coordinator()
+        forks.cluster.restart_server(1)
+        wait_for(lambda: forks.status(run)["state"] == "held", "the run to be held again")
+
     with Folder() as folder, Standing(folder) as forks:
         expected, label = None, "workers.require={fork: 'yes'}"
         forks.cluster.gate = forks.of_forks
         for point in ("queued", "loaded", "running"):
-            for end in (raised, cancelled, rolled_back):
+            for end in (raised, cancelled, rolled_back, rolled_back_by_another):
                 run = forks.hold(ADAM)
                 forks.of_forks.stop_at(STANDS + 3 if point == "running" else STANDS - 1)
                 fork = forks.fork(f"{run}@{STANDS}", *APART, label)
@@ -169,7 +180,7 @@ def test_whatever_becomes_of_a_held_run_its_fork_is_what_it_was():
                 weights = forks.end(fork)["weights"]
                 expected = expected or weights
                 assert weights == expected, (point, end.__name__)
-                if end is rolled_back:
+                if end in (rolled_back, rolled_back_by_another):
                     forks.ask("cancel", run)
                 worker.__exit__()
         fresh = forks.end(forks.submit(forks.spec(ADAM), f"eval.at=[{STANDS}]"))
@@ -187,6 +198,12 @@ def test_deaths_while_a_fork_is_loaded_change_no_bit():
         forks.cluster.start_coordinator()
         forks.cluster.servers[1][0].send(signal.SIGCONT)
 
+    def both_die(forks, _):
+        forks.cluster.servers[1][0].__exit__()
+        forks.cluster.coordinator.__exit__()
+        forks.cluster.start_coordinator()
+        forks.cluster.restart_server(1)
+
     def parent_is_cancelled(forks, run):
         forks.ask("cancel", run)
         forks.cluster.servers[1][0].send(signal.SIGCONT)
@@ -199,7 +216,7 @@ def test_deaths_while_a_fork_is_loaded_change_no_bit():
     with Folder() as folder, Standing(folder) as forks:
         expected = forks.end(forks.submit(forks.spec(ADAM), f"eval.at=[{STANDS}]"))["weights"]
         forks.cluster.gate = None
-        for death in (server_dies, coordinator_dies, parent_is_cancelled, parent_goes_on):
+        for death in (server_dies, coordinator_dies, both_die, parent_is_cancelled, parent_goes_on):
             run = forks.hold(ADAM)
             worker = forks.cluster.add_worker(options=("--label", f"fork={death.__name__}"))
             wait_for(lambda: len(forks.cluster.json("workers")) == 2, "its worker")

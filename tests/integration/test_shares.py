@@ -8,6 +8,7 @@ from harness import (PATIENCE, Cluster, Folder, Process, assert_recovered, main,
 from terminal import Terminal, columns
 from test_recovery import kill, undisturbed, write_spec
 
+STANDS, PREEMPTIONS = 20, 6
 PRIORITY_KEYS = "priority, workers.min, workers.max, workers.weight, workers.require and train.hold can"
 
 
@@ -102,6 +103,36 @@ def test_a_higher_priority_gets_its_minimum_and_gives_it_back():
         assert low["state"] == "running" and low["message"] == f"waiting for workers: 0 of 1; {high} has 2"
         runs.gate.open()
         runs.ends("high", "low")
+
+
+def test_a_gang_has_its_minimum_while_a_big_run_trains():
+    with fleet(workers=3) as runs:
+        runs.submit("big")
+        runs.has(big=3)
+        runs.submit("gang", "workers.min=2")
+        runs.has(big=1, gang=2)
+        assert runs.status("big")["state"] == "running"
+        runs.gate.open()
+        runs.ends("big", "gang")
+
+
+def test_a_run_that_is_preempted_again_and_again_completes_a_step_each_time():
+    """Each that comes has fewer steps than the gate lets runs make, and so it ends where the other stands."""
+    with fleet(workers=1, stop=STANDS) as runs:
+        low = runs.submit("low")
+        wait_for(lambda: runs.status("low")["step"] == STANDS + 1, "steps")
+        for number in range(PREEMPTIONS):
+            high = f"high-{number}"
+            runs.submit(high, "priority=5", "train.steps=10")
+            if number > 0:  # the worker is back at the other run, which has not made a step with it
+                status = runs.status(high)
+                assert (status["state"], status["message"]) == ("queued", f"waiting for workers: 0 of 1; {low} is to give up 1"), status
+                runs.gate.stop_at(STANDS + number)
+            assert runs.clients[high].wait() == 0, runs.clients[high].output()[-2000:]
+            assert runs.status("low")["step"] == STANDS + 1 + number
+            runs.has(low=1)
+        runs.gate.open()
+        runs.ends("low")
 
 
 def test_members_die_while_runs_share_them():

@@ -18,7 +18,7 @@
 #include "server/coordinator/state/seat.h"
 #include "server/coordinator/state/state.h"
 
-enum { SAVE_SLOW_MS = 1000, SERVED_BEFORE_MAX = 3 };
+enum { SAVE_SLOW_MS = 1000, HOLDERS_MAX = 3 };
 
 /* Clauses separated by semicolons. */
 struct clauses {
@@ -33,8 +33,8 @@ static void say_no_room(const struct room_lack *lack, struct clauses *clauses);
 static void say_mismatch(const struct run *run, const struct member *server, struct clauses *clauses);
 static void say_workers(const struct coordinator *coordinator, const struct run *run,
                         struct clauses *clauses);
-static void say_served_before(const struct coordinator *coordinator, const struct run *run,
-                              struct clauses *clauses);
+static void say_holders(const struct coordinator *coordinator, const struct run *run,
+                        struct clauses *clauses);
 static void say_store(const struct coordinator *coordinator, const struct run *run, struct clauses *clauses);
 static void say_loading(const struct coordinator *coordinator, const struct run *run,
                         struct clauses *clauses);
@@ -246,7 +246,7 @@ static void say_workers(const struct coordinator *coordinator, const struct run 
     clauses_add(clauses, "so many make a team of %u stages", run->spec->workers->stages);
   if (run->refusal)
     clauses_add(clauses, "%s", run->refusal);
-  say_served_before(coordinator, run, clauses);
+  say_holders(coordinator, run, clauses);
 }
 
 /* Whether `other` has a worker with the labels that the run requires, or is about to have one as its own. */
@@ -262,22 +262,26 @@ static bool has_suited(const struct coordinator *coordinator, const struct run *
   return false;
 }
 
-/* Who has what it waits for: the first few of them. */
-static void say_served_before(const struct coordinator *coordinator, const struct run *run,
-                              struct clauses *clauses) {
+/* Who has what it waits for: the first few of them. Of a run that is to have enough, who lets go of some. */
+static void say_holders(const struct coordinator *coordinator, const struct run *run,
+                        struct clauses *clauses) {
   const struct weighed *weighed = &coordinator->weighed;
-  bool requires_any = coordinator_required(run).n > 0;
+  bool has_share = run->claim.share >= run->claim.least, requires_any = coordinator_required(run).n > 0;
+  int n = has_share ? coordinator->n_runs : weighed->n_served;
   uint32_t said = 0, others = 0;
-  if (run->claim.share >= run->claim.least)
+  if (has_share && run->claim.held + run->claim.reserved >= run->claim.least)
     return;
-  for (int i = 0; i < weighed->n_served; i++) {
-    const struct run *other = weighed->served[i];
-    if (requires_any && !has_suited(coordinator, other, run))
+  for (int i = 0; i < n; i++) {
+    const struct run *other = has_share ? coordinator->runs[i] : weighed->served[i];
+    const struct claim *claim = &other->claim;
+    if ((has_share && claim->owned <= claim->whole) || (requires_any && !has_suited(coordinator, other, run)))
       continue;
-    if (said++ < SERVED_BEFORE_MAX)
-      clauses_add(clauses, "%s has %u", other->id, other->claim.share);
-    else
+    if (said++ >= HOLDERS_MAX)
       others++;
+    else if (has_share)
+      clauses_add(clauses, "%s is to give up %u", other->id, claim->owned - claim->whole);
+    else
+      clauses_add(clauses, "%s has %u", other->id, claim->share);
   }
   if (others)
     clauses_add(clauses, "%u other runs have workers", others);

@@ -80,6 +80,8 @@ static void a_higher_priority_has_its_minimum_at_once_and_gives_it_back(void **s
   user_submits(f, RUN3, 2, 0); /* not before RUN has completed a step */
   assert_string_equal(f->told[W1].load, RUN);
   assert_state(f, RUN3, WEIR__RUN_STATE__QUEUED);
+  assert_string_equal(info_of_run(f, RUN3).message,
+                      "waiting for workers: 1 of 2; mlp-aaaaaa is to give up 1");
   reports_step(f, S1, RUN, 0);
   run_begins(f, RUN3, (const uint64_t[]){W1, W2}, 2);
 }

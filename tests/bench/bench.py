@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
 the same run. With names of parts, only those: training, engine, optimizers, data, data-plane, checkpoints, collective,
-groups, turns, fork, crowd, shares, coordinator, tls, straggler, memory, recompute, pipeline; only by their names search, trials,
-tune, sweep-stop, external, stage-memory, stage-death and large (`make bench LARGE=1`).
+groups, turns, starts, fork, crowd, shares, coordinator, tls, straggler, memory, recompute, pipeline; only by their names search,
+trials, tune, sweep-stop, external, stage-memory, stage-death and large (`make bench LARGE=1`).
 
 Machines are noisy: rounds alternate between the sides, and medians and ratios are what to quote. PyTorch's side runs
 where `make parity` has installed it."""
@@ -24,6 +24,7 @@ import pipeline  # noqa: E402
 import shares  # noqa: E402
 import stage_death  # noqa: E402
 import stage_memory  # noqa: E402
+import starts  # noqa: E402
 import straggler  # noqa: E402
 import sweep_stop  # noqa: E402
 import tls  # noqa: E402
@@ -140,7 +141,7 @@ def bench_coordinator():
 
 PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench_optimizers, "data": bench_data,
          "data-plane": bench_data_plane, "checkpoints": checkpoints.main, "collective": bench_collective,
-         "groups": groups.main, "turns": turns.main, "fork": fork.main, "crowd": crowd.main,
+         "groups": groups.main, "turns": turns.main, "starts": starts.main, "fork": fork.main, "crowd": crowd.main,
          "shares": shares.main,
          "coordinator": bench_coordinator, "tls": tls.main,
          "straggler": straggler.main, "memory": memory.main, "recompute": bench_recompute, "pipeline": bench_pipeline,
@@ -152,7 +153,7 @@ PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench
 
 def main():
     for name in sys.argv[1:] or ("training", "engine", "optimizers", "data", "data-plane", "checkpoints",
-                                "collective", "groups", "turns", "fork", "crowd", "shares", "coordinator", "tls",
+                                "collective", "groups", "turns", "starts", "fork", "crowd", "shares", "coordinator", "tls",
                                 "straggler", "memory", "recompute", "pipeline"):
         PARTS[name]()
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""What a fork costs where its parent stands in a server's memory, beside a fork of an older checkpoint, which is read from
+"""What a fork costs where its parent is held in a server's memory, beside a fork of an older checkpoint, which is read from
 the store, in turns on the same server: from LoadRun to RunLoaded, bytes read and written, and the server's memory."""
 import os
 import re
@@ -9,11 +9,11 @@ from harness import Cluster, Folder, wait_for, weir
 
 ROUNDS = 3 if os.environ.get("WEIR_BENCH_QUICK") else 9
 HIDDEN = 4450  # 23.3 million weights: 280 MB with the two values that Adam keeps of each
-OLD, STANDS = 2, 4  # versions that are checkpoints
+OLD, HELD = 2, 4  # versions that are checkpoints
 
 
 class Bench:
-    """A server, a worker for the parent, which stands at version STANDS, and one for forks, which stand where they begin."""
+    """A server, with a parent that is held at version HELD, and a worker for forks, which stand where they begin."""
 
     def __init__(self, folder, other):
         folder.small_data(120, 24)
@@ -27,12 +27,16 @@ class Bench:
     def ask(self, *arguments):
         return weir(*arguments, "--coordinator", self.cluster.address).stdout.strip()
 
-    def stand(self):
+    def checkpoints(self):
+        return [entry["step"] for entry in self.cluster.json("checkpoints", self.run)]
+
+    def hold(self):
         self.gate.stop_at(OLD - 1)
-        self.run = self.ask("submit", self.spec)
-        for step in (OLD, STANDS):
-            self.gate.stop_at(step - 1)
-            wait_for(lambda: step in [entry["step"] for entry in self.cluster.json("checkpoints", self.run)], "a checkpoint")
+        self.run = self.ask("submit", self.spec, f"train.hold={HELD}", f"eval.at=[{HELD}]")
+        wait_for(lambda: OLD in self.checkpoints(), "a checkpoint")
+        self.gate.open()
+        wait_for(lambda: self.cluster.json("status", self.run)["state"] == "held" and HELD in self.checkpoints(), "the hold")
+        self.cluster.workers[0].__exit__()
         self.cluster.gate = self.of_forks
         self.of_forks.stop_at(OLD - 1)
         self.cluster.add_worker()
@@ -76,12 +80,12 @@ def main():
     with Folder() as folder, Folder() as other:
         bench = Bench(folder, other)
         with bench.cluster:
-            bench.stand()
-            print(f"forks of a run with 280 MB of weights and Adam's values on one server, files in the page cache; medians of "
+            bench.hold()
+            print(f"forks of a held run with 280 MB of weights and Adam's values on one server, files in the page cache; medians of "
                   f"{ROUNDS} of each, in turns, from LoadRun to RunLoaded")
             memory, store = [], []
             for _ in range(ROUNDS):
-                for step, costs in ((STANDS, memory), (OLD, store)):
+                for step, costs in ((HELD, memory), (OLD, store)):
                     fork, cost = bench.fork(step)
                     costs.append(cost)
                     bench.end(fork)
@@ -91,10 +95,10 @@ def main():
             show("from the store", store)
             print(f"  ratio of the times: {statistics.median(b['ms'] / a['ms'] for a, b in zip(memory, store)):.0f}")
             before = bench.resident_mb()
-            fork, _ = bench.fork(STANDS)
+            fork, _ = bench.fork(HELD)
             after = bench.resident_mb()
-            bench.of_forks.stop_at(STANDS)
-            wait_for(lambda: bench.cluster.json("status", fork)["step"] == STANDS + 1, "a step of the fork")
+            bench.of_forks.stop_at(HELD)
+            wait_for(lambda: bench.cluster.json("status", fork)["step"] == HELD + 1, "a step of the fork")
             print(f"  the server's memory: {before:.0f} MB before a fork from memory, {after:.0f} MB after it, "
                   f"{bench.resident_mb():.0f} MB after its first step")
 

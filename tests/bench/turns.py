@@ -1,7 +1,6 @@
 """Runs that take turns on a worker: how long a hand-over takes, what the turns cost beside one run alone, and how evenly the
-time is shared. Runs beside each other on a worker, each with some of its executors: how evenly these are shared, and what they
-compute together. And how long a run takes from its submission to its first step, where the worker has its program and data
-loaded for another run, where it has not, beside a run of lower priority, and beside one that goes on."""
+time is shared. And runs beside each other on a worker, each with some of its executors: how evenly these are shared, and what
+they compute together."""
 import collections
 import json
 import os
@@ -10,13 +9,14 @@ import statistics
 import tempfile
 import time
 
-from harness import Cluster, Folder, Process, program, read_metrics, wait_for, weir
+from harness import Cluster, Folder, Process, program, wait_for, weir
 
 IS_QUICK = bool(os.environ.get("WEIR_BENCH_QUICK"))
-SHARED_SECONDS, ALONE_SECONDS, STARTS = (40, 4, 2) if IS_QUICK else (60, 15, 9)
+SHARED_SECONDS, ALONE_SECONDS = (40, 4) if IS_QUICK else (60, 15)
 WEIGHTS = (1, 3)
 SEAT_THREADS, SEAT_SECONDS, SETTLE_SECONDS = 4, 4 if IS_QUICK else 30, 3
 FOR_EVER = 10000000  # steps
+TAIL_BYTES = 4096
 MODEL = ("lenet", "--channels", "32,64", "--hidden", "128", "--batch-norm", "--seed", "1")
 
 
@@ -36,8 +36,12 @@ class Run:
                               self.metrics, *self.at)
 
     def step(self):
-        steps = [event["step"] for event in read_metrics(self.metrics) if event["event"] == "step"]
-        return steps[-1] + 1 if steps else 0
+        """Its steps so far, by the end of the file of metrics: a look at all of it would take longer and longer."""
+        with open(self.metrics, "rb") as file:
+            file.seek(max(0, os.path.getsize(self.metrics) - TAIL_BYTES))
+            lines = file.read().split(b"\n")[:-1]
+        events = (json.loads(line) for line in reversed(lines) if line.startswith(b"{"))
+        return next((event["step"] + 1 for event in events if event["event"] == "step"), 0)
 
     def seconds_to_first_step(self):
         """By the file of metrics, which is looked at each millisecond."""
@@ -149,58 +153,6 @@ def beside(folder, spec, microbatches):
     return together / alone
 
 
-def starts_beside(folder, spec):
-    """Runs come and go beside one that goes on, each loaded anew: seconds from submission to the first step."""
-    come = []
-    with new_cluster(folder, 0) as cluster:
-        cluster.add_worker(SEAT_THREADS)
-        first = Run(folder, cluster, spec, "first")
-        wait_for(first.step, "steps")
-        for number in range(STARTS):
-            other = Run(folder, cluster, spec, f"other-{number}", f"train.seed={number + 2}")
-            come.append(other.seconds_to_first_step())
-            other.end()
-        first.end()
-    return come
-
-
-def starts(folder, spec):
-    """{what differs from the run before: seconds from submission to the first step}."""
-    seconds = {"another learning rate": [], "another seed": []}
-    with new_cluster(folder, 1) as cluster:
-        for number in range(STARTS):
-            for kind, rate in (("another seed", 0.05), ("another learning rate", 0.1)):
-                run = Run(folder, cluster, spec, f"run-{number}-{kind[8]}", f"train.seed={number}", f"train.optimizer.lr={rate}")
-                seconds[kind].append(run.seconds_to_first_step())
-                run.end()
-    return seconds
-
-
-def urgent(folder, spec):
-    """A run of higher priority comes and goes beside one that trains: (seconds from each submission to the first step,
-    seconds from its end to the other's next step)."""
-    come, gone = [], []
-    with new_cluster(folder, 1) as cluster:
-        low = Run(folder, cluster, spec, "low")
-        for number in range(STARTS):
-            step = low.step()
-            wait_for(lambda: low.step() > step, "steps")
-            high = Run(folder, cluster, spec, f"high-{number}", "priority=1")
-            come.append(high.seconds_to_first_step())
-            step = low.step()
-            high.end()
-            begin = time.monotonic()
-            while low.step() <= step:
-                time.sleep(0.001)
-            gone.append(time.monotonic() - begin)
-        low.end()
-    return come, gone
-
-
-def middle(seconds):
-    return f"median {1000 * statistics.median(seconds):.0f} ms ({1000 * min(seconds):.0f} to {1000 * max(seconds):.0f})"
-
-
 def main():
     with Folder() as folder:
         spec = write_spec(folder)
@@ -220,12 +172,6 @@ def main():
         for microbatches in (2, 8):
             print(f"  two runs of {microbatches} microbatches beside each other on a worker of {SEAT_THREADS} threads, {SEAT_SECONDS} s: "
                   f"steps a second of both by one's alone {beside(folder, spec, microbatches):.2f}", flush=True)
-        print(f"  from submission to the first step, beside a run that goes on: {middle(starts_beside(folder, spec))}", flush=True)
-        for kind, seconds in starts(folder, spec).items():
-            print(f"  from submission to the first step, {kind} than the run before: {middle(seconds)}", flush=True)
-        come, gone = urgent(folder, spec)
-        print(f"  from submission to the first step, of higher priority than a run that trains: {middle(come)}; from its end to "
-              f"the other's next step: {middle(gone)}")
 
 
 if __name__ == "__main__":

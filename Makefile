@@ -28,7 +28,8 @@ LDLIBS = $(eval LDLIBS := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -ldnnl 
 
 PROTOS = spec sweep training cluster parameters peers store grpc/health/v1/health grpc/reflection/v1/reflection \
   grpc/reflection/v1alpha/reflection
-GEN_C = $(PROTOS:%=$(B)/gen/%.pb-c.c) $(B)/gen/onnx.pb-c.c $(B)/gen/descriptors.c
+FILE_PROTOS = tensorboard # of files alone: no service uses them
+GEN_C = $(patsubst %,$(B)/gen/%.pb-c.c,$(PROTOS) $(FILE_PROTOS) onnx) $(B)/gen/descriptors.c
 GEN_O = $(GEN_C:.c=.o)
 sources = $(wildcard $(1)/*.c $(1)/*/*.c $(1)/*/*/*.c $(1)/*/*/*/*.c)
 objects = $(patsubst %.c,$(B)/obj/%.o,$(1))
@@ -66,13 +67,13 @@ $(B)/gen/build_id.h: always
 	$(Q)echo '#define WEIR_BUILD "$(BUILD_ID)"' | cmp -s - $@ || echo '#define WEIR_BUILD "$(BUILD_ID)"' > $@
 
 # Everything that protoc writes, and the descriptor set that reflection serves.
-$(B)/gen/.done: $(PROTOS:%=proto/%.proto)
+$(B)/gen/.done: $(patsubst %,proto/%.proto,$(PROTOS) $(FILE_PROTOS))
 	@pkg-config --exists $(PKGS) 2>/dev/null && type protoc protoc-c >/dev/null 2>&1 || { \
 	echo "make: please install these Debian packages ('make deps' does): "$$($(call missing,$(PACKAGES))) >&2; exit 1; }
 	@mkdir -p $(B)/gen
 	$(Q)protoc-c -Iproto --c_out=$(B)/gen $^
 	$(Q)protoc-c -I/usr/include/onnx --c_out=$(B)/gen /usr/include/onnx/onnx.proto
-	$(Q)protoc -Iproto --include_imports --descriptor_set_out=$(B)/gen/descriptors.bin $^
+	$(Q)protoc -Iproto --include_imports --descriptor_set_out=$(B)/gen/descriptors.bin $(PROTOS:%=proto/%.proto)
 	$(Q){ echo '#include "common/rpc/descriptors.h"'; echo 'const unsigned char rpc_descriptors[] = {'; \
 	  od -An -v -tx1 $(B)/gen/descriptors.bin | sed 's/ \(..\)/0x\1,/g'; \
 	  echo '};'; echo 'const unsigned long rpc_descriptors_size = sizeof rpc_descriptors;'; } > $(B)/gen/descriptors.c

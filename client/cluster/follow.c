@@ -23,7 +23,7 @@ struct following {
   uint64_t until_ns;  /* 0: no deadline */
   bool is_ended;      /* an event says so */
   bool is_paused;     /* that of a pause, as of then: the run may have been resumed since */
-  struct err refusal; /* of the last of all workers */
+  struct err refusal; /* of the last of all workers, or of the sink */
   struct err metrics_err;
 };
 
@@ -51,7 +51,8 @@ int follow(const struct follow_options *options, struct follow_result *result, s
     following.until_ns = clock_now_ns() + (uint64_t)options->deadline_ms * UINT64_C(1000000);
   if (get_run(options, &result->info, err))
     return err->code;
-  following.progress = progress_start(options->file, result->info);
+  if (options->file)
+    following.progress = progress_start(options->file, result->info);
   follow_streams(&following, err);
   progress_stop(following.progress);
   if (err->code == ERR_OK)
@@ -129,7 +130,10 @@ static void follow_event(struct following *following, const Weir__RunEvent *even
   for (int i = 0; i < FOLLOW_METRICS_MAX; i++)
     if (following->options->metrics[i])
       metrics_write(following->options->metrics[i], event, &following->metrics_err);
-  if (event_filter_take(&following->mark->filter, event))
+  if (following->options->sink &&
+      following->options->sink->take(following->options->sink, event, &following->refusal))
+    following->is_ended = true;
+  if (event_filter_take(&following->mark->filter, event) && following->progress)
     progress_event(following->progress, event);
 }
 
@@ -183,7 +187,8 @@ static bool silence_goes_on(struct following *following, struct silence *silence
     return false;
   }
   if (now_ns - silence->begun_ns > SILENT_MS * UINT64_C(1000000) && !silence->is_told) {
-    progress_note(following->progress, "the coordinator does not answer; trying again for a minute");
+    if (following->progress)
+      progress_note(following->progress, "the coordinator does not answer; trying again for a minute");
     silence->is_told = true;
   }
   stop_wait(rpc_backoff_ms(silence->attempt++));
@@ -204,6 +209,38 @@ static int get_run(const struct follow_options *options, Weir__RunInfo **info, s
   Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
   request.run = (char *)options->run;
   return connection_call(options->connection, RPC_GET_RUN, &request, (void **)info, err);
+}
+
+int follow_past(struct connection *connection, const char *run, uint64_t *next, struct event_sink *sink,
+                struct err *err) {
+  Weir__WatchRequest request = WEIR__WATCH_REQUEST__INIT;
+  struct err sink_err = ERR_NONE;
+  struct rpc_reader *reader;
+  Weir__RunEvent *event = NULL;
+  connection_find_leader(connection);
+  reader = rpc_reader_open(connection->channel, RPC_WATCH, -1);
+  stop_cancels(reader);
+  request.run = (char *)run;
+  request.from = *next;
+  request.only_past = true;
+  if (rpc_reader_send(reader, &request, err) == 0)
+    rpc_reader_half_close(reader);
+  *err = ERR_NONE; /* a failed send shows in the stream's end */
+  while (!sink_err.code && rpc_reader_next(reader, (void **)&event, err) == 0 && event) {
+    *next = event->number + 1;
+    sink->take(sink, event, &sink_err);
+    weir__run_event__free_unpacked(event, NULL);
+    event = NULL;
+  }
+  stop_cancels(NULL);
+  rpc_reader_close(reader);
+  if (sink_err.code)
+    *err = sink_err;
+  else if (stop_cause() != STOP_NONE)
+    err_set(err, ERR_CANCELLED, "interrupted");
+  else
+    connection_explain(connection, err);
+  return err->code;
 }
 
 void follow_result_fini(struct follow_result *result) {

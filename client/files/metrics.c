@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "client/files/event_filter.h"
+#include "client/files/metrics_event.h"
 #include "common/base/memory.h"
 #include "common/base/text.h"
 #include "model/metrics/metric.h"
@@ -161,36 +161,16 @@ static int metrics_read(struct metrics *metrics, struct err *err) {
   return err->code;
 }
 
-static uint64_t json_count(const json_t *object, const char *key) {
-  return (uint64_t)json_integer_value(json_object_get(object, key));
-}
-
 /* False when it is no line of metrics. A file may hold several runs, one after the other: what goes back, or
    follows a `done`, begins another. */
 static bool line_take(struct event_filter *filter, const char *line, size_t length) {
-  json_t *object = json_loadb(line, length, 0, NULL);
-  const char *kind = json_string_value(json_object_get(object, "event"));
-  Weir__RunEvent event = WEIR__RUN_EVENT__INIT;
-  Weir__StepEvent step = WEIR__STEP_EVENT__INIT;
-  Weir__EvalEvent eval = WEIR__EVAL_EVENT__INIT;
-  bool is_known;
-  step.step = eval.step = json_count(object, "step");
-  step.incarnation = eval.incarnation = json_count(object, "incarnation");
-  if (kind && strcmp(kind, "step") == 0) {
-    event.event_case = WEIR__RUN_EVENT__EVENT_STEP;
-    event.step = &step;
-  } else if (kind && strcmp(kind, "eval") == 0) {
-    event.event_case = WEIR__RUN_EVENT__EVENT_EVAL;
-    event.eval = &eval;
-  } else if (kind && strcmp(kind, "done") == 0) {
-    event.event_case = WEIR__RUN_EVENT__EVENT_DONE;
-  }
-  is_known = event.event_case != WEIR__RUN_EVENT__EVENT__NOT_SET;
-  if (is_known && (filter->is_done || !event_filter_take(filter, &event))) {
+  struct metrics_event event;
+  bool is_known = metrics_event_read(&event, line, length);
+  if (is_known && (filter->is_done || !event_filter_take(filter, &event.event))) {
     *filter = (struct event_filter){0};
-    event_filter_take(filter, &event);
+    event_filter_take(filter, &event.event);
   }
-  json_decref(object);
+  metrics_event_fini(&event);
   return is_known;
 }
 

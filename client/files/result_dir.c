@@ -29,7 +29,6 @@ static int check_removal(const char *leftover, const struct stat *status, bool i
 static bool has_run(const char *path);
 static bool has_results(const char *path);
 static int folder_open(const char *path, char **absolute, struct err *err);
-static int folder_make(const char *path, struct err *err);
 static int entry_remove(const char *path, const struct stat *status, int kind, struct FTW *place);
 
 int result_dir_make(const char *path, bool is_forced, const char *const *inputs, char **absolute,
@@ -104,7 +103,7 @@ int result_dir_reopen(const char *path, char **absolute, struct err *err) {
 /* With its parents and its logs. */
 static int folder_open(const char *path, char **absolute, struct err *err) {
   char *logs = mem_printf("%s/logs", path);
-  folder_make(logs, err);
+  result_dir_make_folder(logs, err);
   free(logs);
   if (err->code)
     return err->code;
@@ -122,8 +121,7 @@ static bool has_results(const char *path) {
   return found;
 }
 
-/* With its parents. */
-static int folder_make(const char *path, struct err *err) {
+int result_dir_make_folder(const char *path, struct err *err) {
   char *part = mem_strdup(path);
   for (char *slash = part + 1; err->code == ERR_OK && (slash = strchrnul(slash, '/')) != NULL; slash++) {
     bool is_last = *slash == '\0';

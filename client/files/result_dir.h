@@ -19,6 +19,9 @@ int result_dir_make(const char *path, bool is_forced, const char *const *inputs,
  *gone. absolute as above. Errors: INVALID when there is none, IO. */
 int result_dir_reopen(const char *path, char **absolute, struct err *err);
 
+/* Makes a folder, with its parents, where there is none. Errors: IO. */
+int result_dir_make_folder(const char *path, struct err *err);
+
 /* Removes a folder and all that is in it. Errors: IO. */
 int result_dir_remove(const char *path, struct err *err);
 

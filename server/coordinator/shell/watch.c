@@ -13,6 +13,7 @@ struct watch {
   struct task begun, closed;
   char *prefix; /* what the client calls the run; then its id */
   uint64_t next_number;
+  bool only_past; /* it ends with the events that there are */
   bool is_finished;
   struct watch *next;
 };
@@ -32,6 +33,7 @@ void shell_watch_on_message(struct rpc_call *call, const void *message, struct r
   watch->closed.run = watch_closed;
   watch->prefix = mem_strdup(request->run);
   watch->next_number = request->from;
+  watch->only_past = request->only_past;
   if (task_offer(watch->shell->event_loop, &watch->begun)) {
     rpc_call_set_user(call, watch);
     return;
@@ -98,7 +100,7 @@ static bool watch_pump(struct watch *watch) {
       return false; /* it is gone, and about to be closed */
     watch->next_number = view.event.number + 1;
   }
-  if (coordinator_run_has_told_end(core, watch->prefix))
+  if (watch->only_past || coordinator_run_has_told_end(core, watch->prefix))
     watch_finish(watch, NULL);
   return false;
 }

@@ -9,6 +9,7 @@
 #include "client/terminal/output.h"
 #include "common/base/nearest.h"
 #include "storage/checkpoint/checkpoint_parts.h"
+#include "storage/store.h"
 
 #define COMMAND(name) extern const struct command_def command_##name;
 #include "client/command.def"
@@ -177,6 +178,8 @@ static int command_start(const struct command_def *command, int argc, char **arg
       return usage_fail(command, err.text);
     }
   args.command = command;
+  if (args.security.is_insecure || (has_option(command, "insecure") && args_flag(&args, "insecure")))
+    store_allow_plaintext();
   return command->run(&args);
 }
 

@@ -86,9 +86,10 @@ static const char help[] =
     "  --insecure               let plaintext go beyond this machine: listen there, advertise such an "
     "address "
     "or\n"
-    "                           connect to one, without certificates. Everybody who reaches a port may then "
-    "do\n"
-    "                           everything. Not needed for localhost, 127.0.0.0/8 and [::1]\n"
+    "                           connect to one, without certificates, also to a store. Everybody who reaches "
+    "a\n"
+    "                           port may then do everything. Not needed for localhost, 127.0.0.0/8 and "
+    "[::1]\n"
     "  --announce-fd FD         once serving, write the bound HOST:PORT and a line end to this descriptor\n"
     "                           and close it: for programs that start a server on port 0\n"
     "  --help                   this text\n"
@@ -100,7 +101,8 @@ static const char help[] =
     "  redis+unix:///path/of/socket[?db=N]\n"
     "  redis+sentinel://HOST[:PORT],.../MASTER[/DB]     the master that Sentinels name\n"
     "  redis+cluster://HOST[:PORT],...                  a Redis Cluster\n"
-    "  rediss://, rediss+sentinel://, rediss+cluster:// the same over TLS\n"
+    "  rediss://, rediss+sentinel://, rediss+cluster:// the same over TLS, which a Redis on another machine\n"
+    "                                                   needs, unless --insecure\n"
     "  Options after '?', separated by '&': prefix=TEXT of all keys (weir), replicas=N that must have a "
     "write\n"
     "  before it counts (0), timeout_ms=N for an answer (5000); for TLS ca=FILE, cert=FILE, key=FILE,\n"
@@ -133,7 +135,8 @@ static const char help[] =
     "certs/coordinator\n"
     "  weir-server --role=parameters --listen 0.0.0.0:7071 --coordinator 10.0.0.5:7070 \\\n"
     "      --store file:///shared/weir --tls certs/server\n"
-    "  WEIR_STORE_PASSWORD_FILE=/run/secrets/redis weir-server --store redis://10.0.0.6 --wait-store 60\n";
+    "  WEIR_STORE_PASSWORD_FILE=/run/secrets/redis weir-server --store rediss://redis.example --wait-store "
+    "60\n";
 
 static const struct option long_options[] = {
     {"role", required_argument, NULL, 'r'},

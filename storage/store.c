@@ -33,12 +33,35 @@ static bool record_name_is_valid(const char *name);
 static bool block_key_is_valid(const char *key);
 static int compare_names(const void *a, const void *b);
 
-int store_open(const char *url, struct store **out, struct err *err) {
-  *out = NULL;
+static bool is_plaintext_allowed;
+
+void store_allow_plaintext(void) {
+  is_plaintext_allowed = true;
+}
+
+bool store_may_send_plaintext(void) {
+  return is_plaintext_allowed;
+}
+
+/* NULL: its scheme is unknown. */
+static const struct store_def *def_find(const char *url) {
   for (size_t i = 0; i < sizeof stores / sizeof *stores; i++)
     if (has_scheme(stores[i], url))
-      return stores[i]->open(url, out, err);
-  return unknown_scheme(url, err);
+      return stores[i];
+  return NULL;
+}
+
+int store_open(const char *url, struct store **out, struct err *err) {
+  const struct store_def *def = def_find(url);
+  *out = NULL;
+  return def ? def->open(url, out, err) : unknown_scheme(url, err);
+}
+
+int store_url_check(const char *url, struct err *err) {
+  const struct store_def *def = def_find(url);
+  if (!def)
+    return unknown_scheme(url, err);
+  return def->check_url ? def->check_url(url, err) : 0;
 }
 
 void store_close(struct store *store) {

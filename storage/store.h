@@ -51,7 +51,8 @@ struct store_names {
 
 /* One backend. Calls may block; any thread, several at a time. n is at most STORE_BATCH_MAX. */
 struct store_def {
-  const char *schemes; /* "file", or several separated by a space */
+  const char *schemes;                                /* "file", or several separated by a space */
+  int (*check_url)(const char *url, struct err *err); /* store_url_check; NULL: only opening tells */
   int (*open)(const char *url, struct store **out, struct err *err);
   void (*close)(struct store *store);
   /* Writes blocks whose keys are filled and that are not was_there (these too, where it is cheap to see that
@@ -91,11 +92,18 @@ struct store {
      memory://                                             this process's own, for tests
    Options after '?', separated by '&': prefix=TEXT of the keys (weir), replicas=N that must have a write
    before it counts (0), timeout_ms=N for an answer (5000), for TLS ca=FILE, cert=FILE, key=FILE and name=NAME
-   that the server's certificate must have (its host). A password is taken from the URL (USER:PASSWORD@,
-   :PASSWORD@), else from the file that WEIR_STORE_PASSWORD_FILE names, else from WEIR_STORE_PASSWORD. Errors:
-   INVALID for a bad URL (an unknown scheme: the known ones named), a refused password or a wrong kind of
-   server; UNAVAILABLE when nobody answers. No error and no log shows a password. */
+   that the server's certificate must have (its host); these files are read for each connection. Without TLS a
+   Redis is asked on this machine alone, unless store_allow_plaintext. A password is taken from the URL
+   (USER:PASSWORD@, :PASSWORD@), else from the file that WEIR_STORE_PASSWORD_FILE names, else from
+   WEIR_STORE_PASSWORD. Errors: INVALID for a bad URL (an unknown scheme: the known ones named), a refused
+   password or a wrong kind of server; UNAVAILABLE when nobody answers. No error and no log shows a password.
+ */
 int store_open(const char *url, struct store **out, struct err *err);
+/* What can be said of a URL before the store is opened. Errors: INVALID, as of store_open. */
+int store_url_check(const char *url, struct err *err);
+/* From here on plaintext may go beyond this machine: --insecure. Before the process has threads. */
+void store_allow_plaintext(void);
+bool store_may_send_plaintext(void);
 void store_close(struct store *store); /* NULL is ignored */
 bool store_url_has_password(const char *url);
 char *store_url_redacted(const char *url); /* without the password; freed by the caller */

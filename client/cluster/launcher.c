@@ -251,6 +251,8 @@ static void child_set_arguments(const struct launcher *launcher, struct child *c
   }
   if (child->role != CHILD_COORDINATOR)
     child_argument(child, "--coordinator=%s", launcher->address);
+  if (child->role != CHILD_WORKER && launcher->options.is_insecure)
+    child_argument(child, "--insecure");
   if (launcher->tls)
     child_argument(child, "--tls=%s", launcher->tls);
 }

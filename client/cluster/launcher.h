@@ -22,6 +22,7 @@ struct launcher_options {
   const char *memory;   /* --memory of each worker; NULL: what the machine has free */
   struct labels labels; /* of each worker */
   const char *trace;    /* of each worker's timeline: of several, FILE-N.json for FILE.json; NULL: none */
+  bool is_insecure;     /* plaintext may go to a store beyond this machine */
   bool restart;         /* start a child again that died */
 };
 

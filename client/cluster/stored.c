@@ -22,7 +22,7 @@ int stored_url_check(const char *url, struct err *err) {
     return err_set(err, ERR_INVALID,
                    "--store: a password on a command line can be read by everyone on this machine: leave it "
                    "out of the URL and set WEIR_STORE_PASSWORD_FILE or WEIR_STORE_PASSWORD");
-  return ERR_OK;
+  return store_url_check(url, err);
 }
 
 /* A folder that is missing would be made by store_open: what only reads must not. */

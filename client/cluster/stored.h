@@ -23,7 +23,8 @@
             "newest."                                                                                        \
   }
 
-/* A command line can be read by everyone on the machine. Errors: INVALID for a URL that holds a password. */
+/* A command line can be read by everyone on the machine. Errors: INVALID for a URL that holds a password;
+   those of store_url_check. */
 int stored_url_check(const char *url, struct err *err);
 
 /* The store that --store names; *out = NULL when it is not given. Errors: as above, and the store's. */

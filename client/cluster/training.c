@@ -43,6 +43,7 @@ int training_launch(struct training *training, struct err *err) {
       .labels = training->labels,
       .trace = args_text(args, "trace"),
       .tls = args_text(args, "tls"),
+      .is_insecure = args_flag(args, "insecure"),
       .restart = !args_flag(args, "no-restart"),
   };
   launcher_start(&options, &training->launcher, err);

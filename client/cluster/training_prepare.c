@@ -48,6 +48,8 @@ static int check_options(const struct training *training, struct err *err) {
                    "--resume goes on with the run in --out, --force removes it: choose one");
   if (args_flag(args, "resume") && args_text(args, "from"))
     return err_set(err, ERR_INVALID, "--from is for the start of a run: leave it out with --resume");
+  if (args_text(args, "tls") && args_flag(args, "insecure"))
+    return err_set(err, ERR_INVALID, "--tls and --insecure exclude each other");
   return args_text(args, "store") ? stored_url_check(args_text(args, "store"), err) : ERR_OK;
 }
 

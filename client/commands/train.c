@@ -126,6 +126,11 @@ static const struct option_def train_options[] = {
      .help =
          "encrypt the connections among the processes: the folder of a certificate of the role all, as `weir "
          "certs` makes it. Default: plaintext on 127.0.0.1, whatever WEIR_TLS says."},
+    {.name = "insecure",
+     .kind = OPTION_FLAG,
+     .help =
+         "let a --store on another machine be asked in plaintext, on a network that you trust. Default: it "
+         "is refused; rediss:// is TLS."},
     {.name = "no-restart", .kind = OPTION_FLAG, .help = "leave a process that died dead."},
     {0}};
 

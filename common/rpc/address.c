@@ -1,16 +1,15 @@
 /* Addresses. */
 #include "common/rpc/address.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/base/loopback.h"
 #include "common/base/memory.h"
 
 enum { PORT_MAX = 65535 };
@@ -39,18 +38,12 @@ bool rpc_address_is_loopback(const char *address) {
   const char *colon = strrchr(address, ':');
   size_t length = colon ? (size_t)(colon - address) : 0;
   bool is_bracketed = length > 1 && address[0] == '[' && address[length - 1] == ']';
-  struct in6_addr six;
-  struct in_addr four;
   char host[64];
   if (length == 0 || length >= sizeof host)
     return false;
   memcpy(host, address + is_bracketed, length - 2 * is_bracketed);
   host[length - 2 * is_bracketed] = '\0';
-  if (is_bracketed)
-    return inet_pton(AF_INET6, host, &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
-  if (inet_pton(AF_INET, host, &four) == 1)
-    return ntohl(four.s_addr) >> 24 == IN_LOOPBACKNET;
-  return strcasecmp(host, "localhost") == 0;
+  return is_bracketed == (strchr(host, ':') != NULL) && host_is_loopback(host);
 }
 
 static int try_to_bind(const struct addrinfo *info) {

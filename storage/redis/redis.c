@@ -19,6 +19,7 @@
 #include "common/base/memory.h"
 #include "storage/redis/redis_list.h"
 #include "storage/redis/redis_session.h"
+#include "storage/redis/redis_tls.h"
 #include "storage/store.h"
 
 enum { SESSIONS_MAX = 4, BLOCK_KEY_SIZE = REDIS_PREFIX_MAX + 3 + STORE_KEY_SIZE };
@@ -86,6 +87,22 @@ static int write_guarded(struct redis_store *store, const struct store_record *r
 static int confirm_write(struct redis_store *store, const struct store_record *record, struct err *err);
 static char *record_key(const struct redis_store *store, const char *name);
 
+/* None of the servers that the URL names is asked before all may be. */
+static int check_reach(const struct redis_config *config, struct err *err) {
+  for (int i = 0; i < config->n_endpoints; i++)
+    if (redis_endpoint_allow(&config->endpoints[i], config, err))
+      return err_prefix(err, "store: %s:%d", config->endpoints[i].host, config->endpoints[i].port);
+  return 0;
+}
+
+static int redis_check_url(const char *url, struct err *err) {
+  struct redis_config config;
+  int rc = redis_config_init(&config, url, err);
+  rc = rc ? rc : check_reach(&config, err);
+  redis_config_fini(&config);
+  return rc;
+}
+
 static int redis_open(const char *url, struct store **out, struct err *err) {
   struct redis_store *store = mem_new(sizeof *store);
   int rc;
@@ -94,6 +111,7 @@ static int redis_open(const char *url, struct store **out, struct err *err) {
   pthread_cond_init(&store->came_back, NULL);
   rc = redis_config_init(&store->config, url, err);
   store->index = mem_printf("{%s}:names", store->config.prefix);
+  rc = rc ? rc : check_reach(&store->config, err);
   if (!rc)
     rc = redis_tls_init(&store->config, err);
   if (!rc)
@@ -393,6 +411,7 @@ static void call_fini(struct block_call *call) {
 
 const struct store_def store_redis = {
     .schemes = "redis rediss redis+unix redis+sentinel rediss+sentinel redis+cluster rediss+cluster",
+    .check_url = redis_check_url,
     .open = redis_open,
     .close = redis_close,
     .put_blocks = redis_put_blocks,

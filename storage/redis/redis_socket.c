@@ -19,6 +19,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/memory.h"
+#include "storage/redis/redis_tls.h"
 
 enum { SEND_PARTS_MAX = 64 };
 
@@ -39,46 +40,21 @@ static ssize_t socket_moved(ssize_t n, struct err *err);
 static const char *tls_reason(void);
 static const BIO_METHOD *quiet_bio(void);
 
-int redis_tls_init(struct redis_config *config, struct err *err) {
-  SSL_CTX *context;
-  const char *wrong = NULL;
-  if (!config->has_tls)
-    return 0;
-  ERR_clear_error();
-  context = SSL_CTX_new(TLS_client_method());
-  if (!context)
-    return err_set(err, ERR_NO_MEMORY, "store: TLS: %s", tls_reason());
-  config->tls = context;
-  SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
-  SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
-  SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION);
-  if (config->ca ? !SSL_CTX_load_verify_locations(context, config->ca, NULL)
-                 : !SSL_CTX_set_default_verify_paths(context))
-    wrong = config->ca ? config->ca : "the system's certificates";
-  else if (config->cert && SSL_CTX_use_certificate_chain_file(context, config->cert) != 1)
-    wrong = config->cert;
-  else if (config->key && (SSL_CTX_use_PrivateKey_file(context, config->key, SSL_FILETYPE_PEM) != 1 ||
-                           SSL_CTX_check_private_key(context) != 1))
-    wrong = config->key;
-  return wrong ? err_set(err, ERR_INVALID, "store: TLS: %.300s: %s", wrong, tls_reason()) : 0;
-}
-
-void redis_tls_fini(struct redis_config *config) {
-  SSL_CTX_free(config->tls);
-  config->tls = NULL;
-}
-
 int redis_socket_open(const struct redis_endpoint *endpoint, const struct redis_config *config,
                       struct redis_socket **out, struct err *err) {
   uint64_t deadline_ns = clock_now_ns() + (uint64_t)config->timeout_ms * 1000000;
   struct redis_socket *sock = mem_new(sizeof *sock);
   int rc;
   sock->fd = -1;
-  rc = endpoint->port ? connect_tcp(sock, endpoint, deadline_ns, err)
-                      : finish_connect(sock, redisConnectUnixNonBlock(endpoint->host), deadline_ns, err);
-  if (!rc && config->has_tls)
-    rc = shake_hands(sock, config->name ? config->name : endpoint->host, config->tls, deadline_ns, err);
+  rc = redis_endpoint_allow(endpoint, config, err);
+  if (!rc)
+    rc = endpoint->port ? connect_tcp(sock, endpoint, deadline_ns, err)
+                        : finish_connect(sock, redisConnectUnixNonBlock(endpoint->host), deadline_ns, err);
+  if (!rc && config->has_tls) {
+    SSL_CTX *context = redis_tls_context(config);
+    rc = shake_hands(sock, config->name ? config->name : endpoint->host, context, deadline_ns, err);
+    SSL_CTX_free(context);
+  }
   if (rc)
     redis_socket_close(sock);
   else

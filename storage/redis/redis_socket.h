@@ -11,13 +11,9 @@
 
 struct redis_socket;
 
-/* Reads ca, cert and key into config->tls. Errors: INVALID, names the file. */
-int redis_tls_init(struct redis_config *config, struct err *err);
-void redis_tls_fini(struct redis_config *config);
-
 /* Connects, with TLS if the config has it, within config->timeout_ms (and what the name's resolution takes).
-   Errors: UNAVAILABLE, nobody there; INVALID, the certificate is not that of config->name or the host. Texts
-   go after the server's name. */
+   Errors: those of redis_endpoint_allow; UNAVAILABLE, nobody there; INVALID, the certificate is not that of
+   config->name or the host. Texts go after the server's name. */
 int redis_socket_open(const struct redis_endpoint *endpoint, const struct redis_config *config,
                       struct redis_socket **out, struct err *err);
 void redis_socket_close(struct redis_socket *socket); /* NULL is ignored */

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/loopback.h"
 #include "common/base/memory.h"
+#include "storage/store.h"
 
 enum { PORT_DEFAULT = 6379, SENTINEL_PORT_DEFAULT = 26379, PASSWORD_FILE_MAX = 4096 };
 enum { UNIX_PATH_MAX = 106 }; /* hiredis 0.14 does not end a path of 107 */
@@ -211,6 +213,16 @@ static int check_config(const struct redis_config *config, struct err *err) {
   if (!config->cert != !config->key)
     return err_set(err, ERR_INVALID, "store: redis URL: cert and key go together");
   return 0;
+}
+
+int redis_endpoint_allow(const struct redis_endpoint *endpoint, const struct redis_config *config,
+                         struct err *err) {
+  if (config->has_tls || endpoint->port == 0 || store_may_send_plaintext() ||
+      host_is_loopback(endpoint->host))
+    return 0;
+  return err_set(err, ERR_INVALID,
+                 "plaintext would lead beyond this machine: use TLS (rediss://), or --insecure on a network "
+                 "that you trust");
 }
 
 /* A user without a password may be one that needs none. */

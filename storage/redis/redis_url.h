@@ -27,13 +27,18 @@ struct redis_config {
   int replicas, timeout_ms;
   char *ca, *cert, *key; /* files; NULL: the system's authorities, no certificate of ours */
   char *name;            /* that every server's certificate must have; NULL: the server's host */
-  void *tls;             /* redis_socket.c's, of has_tls */
+  struct redis_tls *tls; /* of has_tls; NULL before redis_tls_init */
 };
 
 /* Also reads WEIR_STORE_PASSWORD_FILE and WEIR_STORE_PASSWORD. Errors: INVALID, the text without anything
    that may be a password; fini is due all the same. */
 int redis_config_init(struct redis_config *config, const char *url, struct err *err);
 void redis_config_fini(struct redis_config *config);
+
+/* Whether a server may be asked there. Errors: INVALID for plaintext beyond this machine, unless
+   store_allow_plaintext; the text goes after the server's name. */
+int redis_endpoint_allow(const struct redis_endpoint *endpoint, const struct redis_config *config,
+                         struct err *err);
 
 /* False if there is none such. */
 bool redis_endpoint_make(const char *host, const char *port, struct redis_endpoint *endpoint);

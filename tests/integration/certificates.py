@@ -22,6 +22,13 @@ def stamp(days):
     return (datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=days)).strftime("%Y%m%d%H%M%SZ")
 
 
+def point_to(link, target):
+    """Switches the link at once."""
+    os.symlink(target, link + ".new")
+    os.rename(link + ".new", link)
+    return link
+
+
 class Authority:
     """The folder `name` below a test's folder, made by weir."""
 

@@ -1,20 +1,14 @@
 """Certificates that end, and names that are denied, while processes run: who has one is out, also on connections that are open."""
 import contextlib
 import os
+import subprocess
 
-from certificates import Authority
+from certificates import Authority, point_to
 from harness import PATIENCE, Cluster, Folder, Process, main, program, wait_for, weir
-from test_tls import follow, secured, undisturbed, write_spec
+from test_tls import SETTINGS, client_output, follow, secured, shown, undisturbed, write_spec
 
 DAY_S = 24 * 3600
 NAMES = "URI:spiffe://weir/{0}/{0},DNS:{0}.weir,DNS:member.weir"
-
-
-def point_to(link, target):
-    """Switches the link at once."""
-    os.symlink(target, link + ".new")
-    os.rename(link + ".new", link)
-    return link
 
 
 def deny(certificates, text):
@@ -120,6 +114,26 @@ def test_a_run_goes_on_without_a_worker_whose_name_is_denied():
             assert len(done.stderr.splitlines()) == 1 and "denied.txt:2: 'spiffe://weir/nonsense'" in done.stderr, done
             deny(own, "")
             wait_for(lambda: worker.output().count(" joined coordinator=") == 2, "the worker to join once it is not denied")
+
+
+def test_a_session_is_of_no_use_once_its_certificate_has_ended():
+    """As openssl s_client keeps it, by each version of TLS."""
+    with Folder() as folder:
+        authority, seconds = Authority(folder), 4
+        with secured(folder, authority, servers=0, workers=0) as cluster:
+            port, versions = int(cluster.address.rsplit(":", 1)[1]), ("-tls1_2", "-tls1_3")
+            while True:
+                own = authority.issue(folder.file(f"client-{seconds}"), "URI:spiffe://weir/client/a/viewer/c,DNS:client.weir",
+                                      (-1, seconds / DAY_S))
+                if all(SETTINGS in client_output(port, version, *shown(own), "-sess_out", folder.file("session" + version)) for version in versions):
+                    break  # else it has ended already
+                assert seconds < PATIENCE
+                seconds *= 2
+            wait_for(lambda: subprocess.run(["openssl", "x509", "-in", own + "/cert.pem", "-noout", "-checkend", "0"], check=False,
+                                            capture_output=True).returncode == 1, "the end of the certificate")
+            for version in versions:
+                assert os.path.getsize(folder.file("session" + version)) > 0, "there is no session that could be resumed"
+                assert SETTINGS not in client_output(port, version, *shown(own), "-sess_in", folder.file("session" + version)), version
 
 
 def test_a_certificate_that_ends_within_a_week_is_warned_of():

@@ -8,6 +8,7 @@ import subprocess
 from certificates import Authority
 from harness import (PATIENCE, Cluster, Folder, Process, done_event, main, own_address, program, reserve_port, start_announced,
                      wait_for, weir)
+from redis_servers import Redis
 
 MODEL = ("mlp", "--input", "1,28,28", "--hidden", "30", "--classes", "10", "--seed", "5")
 WARNING = " warn tls insecure "
@@ -44,6 +45,24 @@ def test_what_leads_beyond_this_machine_is_refused_at_once():
                                   env={**os.environ, "WEIR_INSECURE": "yes"})
             assert done.returncode == 2 and "WEIR_INSECURE is 1, 0 or nothing, not 'yes'" in done.stderr, done
         weir("runs", "--coordinator", "nobody.invalid:7070", "--insecure", status=3)
+
+
+def test_a_store_on_another_machine_is_not_asked_in_plaintext():
+    """Unless --insecure says that it may be."""
+    with Folder() as folder, Redis(folder) as redis:
+        spec, away = write_spec(folder), f"redis://0.0.0.0:{redis.port}"
+        says = f"store: 0.0.0.0:{redis.port}: plaintext would lead beyond this machine: use TLS (rediss://), or --insecure"
+        server, client = (program("weir-server"), "--listen", "127.0.0.1:0"), program("weir")
+        train = (client, "train", spec, "--threads", "1", "--out", folder.file("out"), "--store", away)
+        for command in ((*server, "--store", away), (*server, "--wait-store", "0", "--store", away), train,
+                        (client, "checkpoints", "a", "--store", away), (client, "runs", "--store", away)):
+            done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+            assert done.returncode == 2 and says in done.stderr and len(done.stderr.splitlines()) == 1, done
+        both = subprocess.run((*train, "--insecure", "--tls", "x"), capture_output=True, text=True, timeout=PATIENCE, check=False)
+        assert both.returncode == 2 and "--tls and --insecure exclude each other" in both.stderr, both
+        assert not os.path.exists(folder.file("out"))
+        weir(*train[1:], "--insecure")
+        assert weir("runs", "--store", away, "--insecure").stdout.count("\n") >= 2
 
 
 def test_a_cluster_with_insecure_works_beyond_this_machine_and_tells():

@@ -3,13 +3,14 @@ can do what its role needs, and nobody else gets in. docker/compose.yaml runs on
 import os
 import re
 import secrets
+import shutil
 import socket
 import ssl
 
-from certificates import Authority
+from certificates import Authority, point_to
 from harness import PATIENCE, ROOT, Cluster, Folder, done_event, main, weir
 from redis_servers import Redis, decode, encode
-from test_store import assert_opens, assert_refused, opened
+from test_store import Store, assert_opens, assert_refused, opened
 
 MODEL = ("mlp", "--input", "1,28,28", "--hidden", "30", "--classes", "10", "--seed", "5")
 
@@ -31,11 +32,12 @@ class SecuredRedis(Redis):
     """On TLS alone, with the users of docker/redis.sh."""
 
     def __init__(self, folder, authority, role="store"):
-        own = authority.folder(role)
         self.passwords = {role: secrets.token_hex(16) for role in ROLES}
         self.authority, self.name = authority, role + ".weir"
-        super().__init__(folder, has_tls=True, lines=users(self.passwords), appendonly="yes", tls_cert_file=own + "/cert.pem", tls_key_file=own + "/key.pem",
-                         tls_ca_cert_file=own + "/ca.pem", tls_auth_clients="yes")
+        own = point_to(folder.file("own-" + role), authority.folder(role))
+        self.set_certificates = lambda other: point_to(own, other)
+        super().__init__(folder, has_tls=True, lines=users(self.passwords), appendonly="yes", tls_cert_file=own + "/cert.pem",
+                         tls_key_file=own + "/key.pem", tls_ca_cert_file=own + "/ca.pem", tls_auth_clients="yes")
 
     def answers(self):
         assert self.process.child.poll() is None, self.process.output()[-2000:]
@@ -108,6 +110,30 @@ def test_it_and_its_users_know_each_other_by_role():
                 assert answer.split()[0] in ("INVALID", "UNAVAILABLE"), answer
             nobody = re.sub("&cert=[^&]*&key=[^&]*", "", redis.url("coordinator"))
             assert_refused(nobody, "UNAVAILABLE", "", **password(redis))
+
+
+def test_certificates_are_read_for_each_connection():
+    """Those of a new authority, which a process has when it connects again; and files that are half replaced leave it with the
+    ones that it had."""
+    with Folder() as folder:
+        authority, other = Authority(folder), Authority(folder, "other")
+        link, halves = point_to(folder.file("link"), authority.folder("coordinator")), folder.file("halves")
+        with SecuredRedis(folder, authority) as redis:
+            url = redis.url("coordinator").replace(authority.folder("coordinator"), link)
+            with Store(url, WEIR_STORE_PASSWORD=redis.passwords["coordinator"]) as store:
+                assert store.opened == "ok", store.opened
+                shutil.copytree(authority.folder("coordinator"), halves)
+                shutil.copyfile(other.folder("coordinator") + "/key.pem", halves + "/key.pem")
+                point_to(link, halves)
+                redis.kill()
+                redis.start()
+                store.until_ok("put 1 100 1")
+                redis.kill()
+                redis.authority = other
+                redis.set_certificates(other.folder("store"))
+                point_to(link, other.folder("coordinator"))
+                redis.start()
+                store.until_ok("put 2 100 1")
 
 
 def test_nothing_is_said_to_plaintext_nor_without_a_certificate():

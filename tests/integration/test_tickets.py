@@ -5,12 +5,12 @@ import os
 import struct
 import subprocess
 
-from certificates import Authority
+from certificates import Authority, point_to
 from gate import Gate
 from harness import PEER_PYTHON, Cluster, Folder, Process, Skip, done_event, main, newest_step, program, wait_for, weir
-from test_expiry import point_to
+from test_roles import address_of
 from test_tls import undisturbed, write_spec
-from tickets import ticket_of
+from tickets import peer_key_of, ticket_of
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 STEP = 1  # the last one that runs make before they are attacked
@@ -102,6 +102,7 @@ def attack(attacker, cluster, runs, holder, others):
     assert status == "OK" and size > 0, details
     status, details, _ = parameters("Push", own, push_of(one))
     assert status == "INVALID_ARGUMENT" and "bytes of data" in details, details
+    assert_denied(parameters("Push", own, push_of(one) + varint_field(9, 1)), "says that worker-1 sends it, its ticket is that of worker-0")
     for ticket in (None, "nonsense", damaged(own), ticket_of(store, two, holder=holder).replace(two, one), *others):
         for method, message in (("Push", push_of(one)), ("Pull", pull_of(one)), ("Versions", text_field(1, one))):
             assert_denied(parameters(method, ticket, message))
@@ -161,6 +162,45 @@ def test_without_tls_a_ticket_still_is_of_one_run_alone():
         with two_runs(folder, cluster) as runs, Attacker() as attacker:
             store = cluster.store.removeprefix("file://")
             attack(attacker, cluster, runs, "", [ticket_of(store, runs[0], holder=EVE)])
+
+
+def piece_of(run):
+    """A BoundaryPiece of no team that there is: what is behind the ticket refuses it by that."""
+    return text_field(1, run) + varint_field(4, 99)
+
+
+def test_workers_of_a_team_take_pieces_from_those_with_a_ticket_alone():
+    with Folder() as folder:
+        authority, gate = Authority(folder), Gate(folder)
+        people = {name: folder.file(name) for name in ("ann", "eve")}
+        for name, out in people.items():
+            weir("certs", "issue", "--ca", authority.path, "--role", "worker", "--name", name, out)
+        with Cluster(folder, servers=0, workers=0, gate=gate, options=("--tls", authority.folder("coordinator"))) as cluster:
+            cluster.server_options = ("--tls", authority.folder("server"))
+            cluster.add_server()
+            for _ in range(2):
+                cluster.add_worker(options=("--tls", people["ann"]))
+            client, metrics = ("--coordinator", cluster.address, "--tls", authority.folder("client")), folder.file("metrics.jsonl")
+            store = cluster.store.removeprefix("file://")
+            gate.stop_at(STEP)
+            with Process(program("weir"), "submit", write_spec(folder, "workers: {stages: 2, min: 2}\n"), "--follow", "--metrics", metrics,
+                         *client) as follower, Attacker(people["eve"]) as attacker:
+                wait_for(lambda: newest_step(metrics) >= STEP, "the run to stand")
+                run = json.loads(weir("runs", "--json", *client).stdout)[0]["run"]
+                key = peer_key_of(store, run)
+                for worker in cluster.workers:
+                    def send(ticket, message=piece_of(run), address=address_of(worker).group(1)):
+                        return attacker.call("worker.weir", address, "Peers/Send", ticket, message)
+
+                    own = ticket_of(store, run, holder=EVE, key=key)
+                    status, details, _ = send(own)  # so it is the ticket that counts
+                    assert status == "ABORTED" and "does not work in team 99" in details, details
+                    for ticket in (None, "nonsense", damaged(own), ticket_of(store, run, holder=EVE), ticket_of(store, run, holder=ANN, key=key)):
+                        assert_denied(send(ticket))
+                    assert_denied(send(ticket_of(store, run, 1, EVE, key=key)), "the call's ticket is not")
+                gate.open()
+                assert follower.wait() == 0, follower.output()[-3000:]
+            assert done_event(metrics)["weights_sha256"] == undisturbed()
 
 
 if __name__ == "__main__":

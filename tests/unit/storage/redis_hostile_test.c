@@ -338,6 +338,15 @@ static void a_sentinels_answer_that_is_no_address_is_refused(void **state) {
   expect_open((struct fake){.answer = "*-1\r\n"}, "redis+sentinel", "/nobody", ERR_INVALID, "nobody");
 }
 
+static void who_names_a_server_on_another_machine_leads_no_plaintext_there(void **state) {
+  static const char map[] = "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$8\r\n10.1.2.3\r\n:6379\r\n";
+  (void)state;
+  expect_open((struct fake){.answer = "*2\r\n$8\r\n10.1.2.3\r\n$4\r\n6379\r\n"}, "redis+sentinel", "/m",
+              ERR_INVALID, "10.1.2.3:6379: plaintext would lead beyond this machine");
+  expect_open((struct fake){.cluster = map}, "redis+cluster", "", ERR_INVALID,
+              "10.1.2.3:6379: plaintext would lead beyond this machine");
+}
+
 static void a_dead_server_costs_each_call_little(void **state) {
   struct fake fake = {.answer = "+OK\r\n"};
   struct store *store;
@@ -368,6 +377,7 @@ int main(void) {
       cmocka_unit_test(a_cluster_that_sends_us_around_is_left),
       cmocka_unit_test(a_map_of_slots_that_is_none_is_refused),
       cmocka_unit_test(a_sentinels_answer_that_is_no_address_is_refused),
+      cmocka_unit_test(who_names_a_server_on_another_machine_leads_no_plaintext_there),
       cmocka_unit_test(a_dead_server_costs_each_call_little),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,6 +15,7 @@
 #include "storage/redis/redis_reply.h"
 #include "storage/redis/redis_session.h"
 #include "storage/redis/redis_url.h"
+#include "storage/store.h"
 #include "tests/support/storage/redis_drive.h"
 #include "tests/support/storage/redis_nonsense.h"
 
@@ -282,6 +283,41 @@ static void any_bytes_are_an_error_or_a_reply(void **state) {
   }
 }
 
+/* Nobody is asked, and no name is resolved. */
+static void plaintext_is_for_this_machine_alone_unless_it_is_allowed(void **state) {
+  static const char *const here[] = {"redis://127.0.0.1",
+                                     "redis://localhost:1/2",
+                                     "redis://[::1]:7",
+                                     "redis+unix:///run/x",
+                                     "redis+cluster://127.0.0.1,127.0.0.2",
+                                     "rediss://10.0.0.5",
+                                     "rediss+sentinel://10.0.0.5/m"};
+  static const char *const beyond[] = {"redis://10.0.0.5:1",
+                                       "redis://redis",
+                                       "redis://0.0.0.0",
+                                       "redis://[::]:1",
+                                       "redis://[fe80::1]",
+                                       "redis+sentinel://localhost,s2:1/m",
+                                       "redis+cluster://127.0.0.1,127.0.0.2,h:5"};
+  struct store *store;
+  (void)state;
+  for (size_t i = 0; i < sizeof here / sizeof *here; i++)
+    if (store_url_check(here[i], &err))
+      fail_msg("%s: %s", here[i], err.text);
+  for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
+    if (store_url_check(beyond[i], &err) != ERR_INVALID || !strstr(err.text, "rediss://") ||
+        !strstr(err.text, "--insecure"))
+      fail_msg("%s: %s", beyond[i], err.text);
+    if (store_open(beyond[i], &store, &err) != ERR_INVALID || !strstr(err.text, "beyond this machine"))
+      fail_msg("%s: %s", beyond[i], err.text);
+  }
+  assert_int_equal(store_open("redis+cluster://127.0.0.1,h:5", &store, &err), ERR_INVALID);
+  assert_memory_equal(err.text, "store: h:5: plaintext", 21);
+  store_allow_plaintext(); /* from here on, in this process */
+  for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++)
+    assert_int_equal(store_url_check(beyond[i], &err), 0);
+}
+
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_url_says_where_and_how),
@@ -294,6 +330,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(nonsense_is_an_error_however_it_is_cut),
       cmocka_unit_test(a_line_that_does_not_end_is_an_error),
       cmocka_unit_test(any_bytes_are_an_error_or_a_reply),
+      cmocka_unit_test(plaintext_is_for_this_machine_alone_unless_it_is_allowed),
   };
   if (argc == 2)
     return drive_store(argv[1]);

@@ -310,15 +310,53 @@ void hosting_beat(struct hosting *hosting, Weir__Heartbeat *heartbeat, struct ar
   pthread_mutex_unlock(&hosting->lock);
 }
 
-int hosting_take_boundary(struct hosting *hosting, const Weir__BoundaryPiece *piece,
+static int admit_without_locked(const struct hosting *hosting, struct err *err) {
+  for (int i = 0; i < hosting->n_runs; i++)
+    if (!run_has_peer_key(hosting->runs[i]))
+      return 0;
+  return err_set(err, ERR_DENIED, "the call has no ticket for a run of this worker");
+}
+
+static int admit_locked(const struct hosting *hosting, const struct ticket *ticket, const char *holder,
+                        struct err *err) {
+  int at = find_run(hosting, ticket->run);
+  if (at < 0)
+    return err_set(err, ERR_BUSY, "this worker does not compute run '%.60s'", ticket->run);
+  return run_check_peer(hosting->runs[at], ticket, holder, err);
+}
+
+int hosting_admit_peer(struct hosting *hosting, const char *text, const char *holder, struct err *err) {
+  struct ticket ticket;
+  if (text && ticket_read(text, &ticket, err))
+    return err->code;
+  pthread_mutex_lock(&hosting->lock);
+  if (text)
+    admit_locked(hosting, &ticket, holder, err);
+  else
+    admit_without_locked(hosting, err);
+  pthread_mutex_unlock(&hosting->lock);
+  return err->code;
+}
+
+static bool is_ticket_for(const char *text, const Weir__BoundaryPiece *piece) {
+  struct ticket ticket;
+  struct err err;
+  return text && ticket_read(text, &ticket, &err) == 0 && strcmp(ticket.run, piece->run) == 0 &&
+         ticket.incarnation == piece->incarnation;
+}
+
+int hosting_take_boundary(struct hosting *hosting, const char *ticket, const Weir__BoundaryPiece *piece,
                           const struct rpc_bytes *bytes, struct err *err) {
   int at;
   pthread_mutex_lock(&hosting->lock);
   at = find_run(hosting, piece->run);
-  if (at >= 0)
-    run_take_boundary(hosting->runs[at], piece, bytes, err);
-  else
+  if (at < 0)
     err_set(err, ERR_BUSY, "this worker does not compute run '%.60s'", piece->run);
+  else if (run_has_peer_key(hosting->runs[at]) && !is_ticket_for(ticket, piece))
+    err_set(err, ERR_DENIED, "the piece is of run '%.60s' in incarnation %llu, the call's ticket is not",
+            piece->run, (unsigned long long)piece->incarnation);
+  else
+    run_take_boundary(hosting->runs[at], piece, bytes, err);
   pthread_mutex_unlock(&hosting->lock);
   return err->code;
 }

@@ -54,7 +54,13 @@ bool hosting_is_idle(struct hosting *hosting); /* it computes none */
  */
 void hosting_hello(struct hosting *hosting, Weir__Hello *hello, struct arena *arena);
 void hosting_beat(struct hosting *hosting, Weir__Heartbeat *heartbeat, struct arena *arena);
-int hosting_take_boundary(struct hosting *hosting, const Weir__BoundaryPiece *piece,
+/* Whether another worker, the holder of a certificate (its URI; "" without TLS), may send what crosses
+   between stages of a run, by its ticket (NULL: it has none). Errors: DENIED; BUSY where that run is not
+   here. */
+int hosting_admit_peer(struct hosting *hosting, const char *ticket, const char *holder, struct err *err);
+/* From one that was admitted with that ticket. Errors: also DENIED if the piece is not for the ticket's run
+   and incarnation. */
+int hosting_take_boundary(struct hosting *hosting, const char *ticket, const Weir__BoundaryPiece *piece,
                           const struct rpc_bytes *bytes, struct err *err);
 
 #endif

@@ -24,14 +24,24 @@ static void on_piece(struct rpc_call *call, const void *message, struct rpc_byte
   static const Weir__BoundaryReply reply = WEIR__BOUNDARY_REPLY__INIT;
   const struct peers *peers = rpc_call_context(call);
   struct err err = ERR_NONE;
-  if (peers->options.take(peers->options.user, message, bytes, &err))
+  if (peers->options.take(peers->options.user, rpc_call_ticket(call), message, bytes, &err))
     rpc_call_finish(call, &err);
   else
     rpc_call_reply(call, &reply, NULL);
   rpc_bytes_free(bytes);
 }
 
-static const struct rpc_method methods[] = {{.id = RPC_SEND_BOUNDARY, .on_message = on_piece}};
+static int on_begin(struct rpc_call *call, struct err *err) {
+  const struct peers *peers = rpc_call_context(call);
+  struct cert_holder holder;
+  char uri[CERT_TEXT_SIZE] = "";
+  if (rpc_call_holder(call, &holder))
+    cert_holder_uri(&holder, uri);
+  return peers->options.admit(peers->options.user, rpc_call_ticket(call), uri, err);
+}
+
+static const struct rpc_method methods[] = {
+    {.id = RPC_SEND_BOUNDARY, .on_begin = on_begin, .on_message = on_piece}};
 
 /* The host of HOST:PORT, without the brackets of an IPv6 address. False: it is too long. */
 static bool split_host(const char *address, size_t length, char host[HOST_MAX], char port[HOST_MAX]) {

@@ -13,9 +13,13 @@ struct peers_options {
   const struct rpc_tls *tls; /* as in rpc_server_options */
   bool is_insecure;          /* likewise */
   const char *coordinator;   /* HOST:PORT, or several separated by commas */
-  /* A piece of a boundary message; bytes stay the caller's. Errors go back to the sender. On the service's
-     only thread. */
-  int (*take)(void *user, const Weir__BoundaryPiece *piece, const struct rpc_bytes *bytes, struct err *err);
+  /* Both on the service's only thread; errors go back to the sender. Whether the caller, by its ticket (NULL:
+     it has none) and the holder of its certificate (a URI, "" without TLS), may send pieces: before any
+     comes. */
+  int (*admit)(void *user, const char *ticket, const char *holder, struct err *err);
+  /* A piece of a boundary message from a caller with that ticket; bytes stay the caller's. */
+  int (*take)(void *user, const char *ticket, const Weir__BoundaryPiece *piece, const struct rpc_bytes *bytes,
+              struct err *err);
   void *user;
 };
 

@@ -104,10 +104,15 @@ static void worker_join_cluster(struct worker *worker) {
   free(shm_host);
 }
 
-static int on_boundary(void *user, const Weir__BoundaryPiece *piece, const struct rpc_bytes *bytes,
-                       struct err *err) {
+static int on_peer(void *user, const char *ticket, const char *holder, struct err *err) {
   struct worker *worker = user;
-  return hosting_take_boundary(worker->hosting, piece, bytes, err);
+  return hosting_admit_peer(worker->hosting, ticket, holder, err);
+}
+
+static int on_boundary(void *user, const char *ticket, const Weir__BoundaryPiece *piece,
+                       const struct rpc_bytes *bytes, struct err *err) {
+  struct worker *worker = user;
+  return hosting_take_boundary(worker->hosting, ticket, piece, bytes, err);
 }
 
 static void worker_listen(struct worker *worker) {
@@ -118,6 +123,7 @@ static void worker_listen(struct worker *worker) {
                                           .is_insecure = options->security.is_insecure,
                                           .advertise = options->advertise,
                                           .coordinator = options->coordinator,
+                                          .admit = on_peer,
                                           .take = on_boundary,
                                           .user = worker},
                   &worker->peers, &err))

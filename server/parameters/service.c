@@ -34,6 +34,19 @@ static struct hosted_run *find_run(const struct rpc_call *rpc, const char *id, u
   return run_table_find_for(rpc_call_context(rpc), rpc_call_ticket(rpc), id, incarnation, err);
 }
 
+/* Whoever is found to have pushed what is wrong is the ticket's worker, not the one that the message names.
+ */
+static int check_sender(const struct rpc_call *rpc, const struct hosted_run *run,
+                        const Weir__PushRequest *push, struct err *err) {
+  struct ticket ticket;
+  if (!run->tickets.has_key || ticket_read(rpc_call_ticket(rpc), &ticket, err) ||
+      ticket.worker == push->worker)
+    return err->code;
+  return err_set(err, ERR_DENIED,
+                 "run '%s': the push says that worker-%u sends it, its ticket is that of worker-%u", run->id,
+                 push->worker, ticket.worker);
+}
+
 /* What is wrong with a push of statistics or of an eval chunk. */
 static int check_row(const struct hosted_block *block, const Weir__PushRequest *push, struct err *err) {
   const struct plan *plan = &block->run->plan;
@@ -112,11 +125,11 @@ static void service_departed(struct job *job) {
 
 static void service_on_push(struct rpc_call *rpc, const void *message, struct rpc_bytes *bytes) {
   const Weir__PushRequest *push = message;
-  struct err err;
+  struct err err = ERR_NONE;
   struct hosted_block *block = NULL;
   struct parameters_call *call;
   struct hosted_run *run = find_run(rpc, push->run, push->incarnation, &err);
-  if (run)
+  if (run && check_sender(rpc, run, push, &err) == 0)
     block = hosted_run_block(run, push->block, &err);
   if (block && check_push(block, push, rpc_bytes_size(bytes), &err)) {
     err_prefix(&err, "run '%s': block %u of step %llu", run->id, push->block, (unsigned long long)push->step);

@@ -213,7 +213,7 @@ class Attacker:
     def metadata(self, method):
         ticket = self.tickets[method.name == "Sums"]
         if self.random.random() < 0.1:
-            ticket = self.random.choice((ticket[:-1], ticket + "0", "x/0/" + "0" * 64, "//", "a" * 5000))
+            ticket = self.random.choice((ticket[:-1], ticket + "0", "x/0/0/" + "0" * 64, "//", "a" * 5000))
         return [("weir-ticket", ticket)] if self.random.random() < 0.95 else None
 
     def requests(self, method):

@@ -125,7 +125,7 @@ class Liar:
             if not mine:
                 continue
             for server in view.servers:
-                servers.setdefault(server.address, Server(server.address, view))
+                servers.setdefault(server.address, Server(server.address, view, self.number))
             present = [servers[server.address] for server in view.servers]
             versions = [server.version(view) for server in present]
             if None in versions or (view.number, min(versions)) == done:
@@ -142,19 +142,19 @@ class Liar:
 
 
 class Server(Peer):
-    def __init__(self, address, view):
+    def __init__(self, address, view, number):
         super().__init__(address)
-        self.elems = dict(self.find_blocks(view))
+        self.elems = dict(self.find_blocks(view, number))
 
     def push(self, of, **fields):
         request = self.message("PushRequest", run=of.run, incarnation=of.incarnation, **fields)
         return self.call("Parameters", "Push", request, "PushReply", of.ticket)
 
-    def find_blocks(self, view):
+    def find_blocks(self, view, number):
         """The sizes of this server's blocks: what a push of no data is refused with names them."""
         block = 0
         while True:
-            _, text = self.push(view, block=block)
+            _, text = self.push(view, block=block, worker=number)
             if "there is no block" in text:
                 return
             if " elements are " in text and int(text.split(" elements are ")[0].rsplit(" ", 1)[1]) >= ELEMS_LEAST:

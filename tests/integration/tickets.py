@@ -40,6 +40,12 @@ def key_of(store, run):
     return key
 
 
-def ticket_of(store, run, incarnation=0, holder=""):
-    signed = b"weir ticket 1\0" + run.encode() + b"\0" + str(incarnation).encode() + b"\0" + holder.encode()
-    return f"{run}/{incarnation}/{hmac.new(key_of(store, run), signed, hashlib.sha256).hexdigest()}"
+def ticket_of(store, run, incarnation=0, holder="", worker=0, key=None):
+    """key: by default the run's."""
+    signed = b"\0".join((b"weir ticket 2", run.encode(), str(incarnation).encode(), str(worker).encode(), holder.encode()))
+    return f"{run}/{incarnation}/{worker}/{hmac.new(key or key_of(store, run), signed, hashlib.sha256).hexdigest()}"
+
+
+def peer_key_of(store, run):
+    """Of what workers of a team send each other."""
+    return hmac.new(key_of(store, run), b"weir peers 1\0", hashlib.sha256).digest()

@@ -146,6 +146,26 @@ void run_view(struct run *run, const Weir__View *view, const char *worker) {
   pthread_mutex_unlock(&run->lock);
 }
 
+bool run_has_peer_key(struct run *run) {
+  bool has_key;
+  pthread_mutex_lock(&run->lock);
+  has_key = run->load->peer_key.len == TICKET_KEY_BYTES;
+  pthread_mutex_unlock(&run->lock);
+  return has_key;
+}
+
+int run_check_peer(struct run *run, const struct ticket *ticket, const char *holder, struct err *err) {
+  bool is_genuine;
+  pthread_mutex_lock(&run->lock);
+  is_genuine = run->load->peer_key.len != TICKET_KEY_BYTES ||
+               ticket_is_genuine(ticket, run->load->peer_key.data, holder);
+  pthread_mutex_unlock(&run->lock);
+  if (is_genuine)
+    return 0;
+  return err_set(err, ERR_DENIED, "the call's ticket for run '%s' is not one of %s", ticket->run,
+                 *holder ? holder : "its coordinator's");
+}
+
 int run_take_boundary(struct run *run, const Weir__BoundaryPiece *piece, const struct rpc_bytes *bytes,
                       struct err *err) {
   return edges_take(run, piece, bytes, err);

@@ -5,6 +5,7 @@
 #define WEIR_WORKER_TRAIN_RUN_H
 
 #include "cluster.pb-c.h"
+#include "common/certs/ticket.h"
 #include "peers.pb-c.h"
 #include "worker/train/run/run_options.h"
 
@@ -52,6 +53,11 @@ void run_view(struct run *run, const Weir__View *view, const char *worker);
 
 /* Takes in an order to compute more of a step than our share; the newest wins. */
 void run_reissue(struct run *run, const Weir__Reissue *order);
+
+/* Whether other workers need a ticket to send; else its coordinator gives none. */
+bool run_has_peer_key(struct run *run);
+/* Whether the holder of a certificate may send by this ticket, which is of this run. Errors: DENIED. */
+int run_check_peer(struct run *run, const struct ticket *ticket, const char *holder, struct err *err);
 
 /* Takes in a piece of a message from another worker of the run's team; bytes stay the caller's. Errors: BUSY
    when it is to be sent again; DROPPED for a step that is over here; INVALID. */

@@ -72,27 +72,36 @@ void coordinator_order_drain(struct coordinator *coordinator, const struct membe
 }
 
 /* Of the run, in its present incarnation. */
-static void make_ticket(const struct run *run, const struct member *member, char ticket[TICKET_TEXT_SIZE]) {
-  struct ticket_owner owner = {run->id, run->incarnation, member->holder};
-  ticket_make(run->key, &owner, ticket);
+static struct ticket_owner ticket_owner_of(const struct run *run, const struct member *member) {
+  bool is_worker = member->role == WEIR__ROLE__WORKER;
+  return (struct ticket_owner){run->id, run->incarnation, member->holder, is_worker ? member->number : 0};
 }
 
-/* The same of a seat, which keeps it: one event may send a thousand views. */
-static char *ticket_of_seat(struct arena *arena, struct seat *seat) {
-  if (!seat->ticket || seat->ticket_incarnation != seat->run->incarnation) {
-    char ticket[TICKET_TEXT_SIZE];
-    make_ticket(seat->run, seat->worker, ticket);
-    free(seat->ticket);
-    seat->ticket = mem_strdup(ticket);
-    seat->ticket_incarnation = seat->run->incarnation;
-  }
-  return arena_strdup(arena, seat->ticket);
+static char *ticket_of(struct arena *arena, const unsigned char key[TICKET_KEY_BYTES],
+                       const struct ticket_owner *owner) {
+  char *ticket = arena_new(arena, TICKET_TEXT_SIZE);
+  ticket_make(key, owner, ticket);
+  return ticket;
+}
+
+/* A seat keeps its own: one event may send a thousand views. */
+static void sign_seat(struct arena *arena, struct seat *seat) {
+  struct ticket_owner owner = ticket_owner_of(seat->run, seat->worker);
+  unsigned char peer_key[TICKET_KEY_BYTES];
+  if (seat->ticket && seat->ticket_incarnation == seat->run->incarnation)
+    return;
+  ticket_derive_peer_key(seat->run->key, peer_key);
+  free(seat->ticket);
+  free(seat->peer_ticket);
+  seat->ticket = mem_strdup(ticket_of(arena, seat->run->key, &owner));
+  seat->peer_ticket = mem_strdup(ticket_of(arena, peer_key, &owner));
+  seat->ticket_incarnation = seat->run->incarnation;
 }
 
 static Weir__LoadRun *order_load(struct coordinator *coordinator, const struct run *run,
                                  const struct member *member) {
   struct arena *arena = &coordinator->actions->arena;
-  char ticket[TICKET_TEXT_SIZE];
+  struct ticket_owner owner = ticket_owner_of(run, member);
   Weir__Order *order = order_new(coordinator, member, WEIR__ORDER__BODY_LOAD);
   Weir__LoadRun *load = order->load = arena_new(arena, sizeof *load);
   weir__load_run__init(load);
@@ -103,8 +112,7 @@ static Weir__LoadRun *order_load(struct coordinator *coordinator, const struct r
   load->model_sha256 = run->model_sha256;
   load->outline_bytes = run->outline_bytes;
   load->outline_sha256 = run->outline_sha256;
-  make_ticket(run, member, ticket);
-  load->ticket = arena_strdup(arena, ticket);
+  load->ticket = ticket_of(arena, run->key, &owner);
   return load;
 }
 
@@ -112,6 +120,11 @@ void coordinator_order_load(struct coordinator *coordinator, const struct seat *
   Weir__LoadRun *load = order_load(coordinator, seat->run, seat->worker);
   load->stage_begin = seat->stages.begin;
   load->stage_end = seat->stages.end;
+  if (seat->stages.begin < seat->stages.end) {
+    load->peer_key.len = TICKET_KEY_BYTES;
+    load->peer_key.data = arena_new(&coordinator->actions->arena, TICKET_KEY_BYTES);
+    ticket_derive_peer_key(seat->run->key, load->peer_key.data);
+  }
 }
 
 void coordinator_order_load_blocks(struct coordinator *coordinator, const struct run *run,
@@ -194,7 +207,10 @@ static void order_view(struct coordinator *coordinator, const Weir__View *common
   order->view = arena_copy(&coordinator->actions->arena, common, sizeof *common);
   order->view->workers = assignments;
   order->view->n_workers = n;
-  order->view->ticket = ticket_of_seat(&coordinator->actions->arena, seat);
+  sign_seat(&coordinator->actions->arena, seat);
+  order->view->ticket = arena_strdup(&coordinator->actions->arena, seat->ticket);
+  if (n > 0 && assignments[0]->team)
+    order->view->peer_ticket = arena_strdup(&coordinator->actions->arena, seat->peer_ticket);
 }
 
 /* Members of a group are in one row, but for workers without microbatches; each group's list is built once.

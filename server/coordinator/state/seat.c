@@ -74,6 +74,7 @@ void coordinator_seat_free(struct seat *seat) {
   free(seat->speed);
   free(seat->teams);
   free(seat->ticket);
+  free(seat->peer_ticket);
   free(seat);
 }
 

@@ -65,7 +65,8 @@ struct seat {
   uint64_t unreached_ms; /* since when it says so */
   struct missed_mates missed_mates;
   char *ticket;                /* of the views that it gets; NULL: none was signed yet */
-  uint64_t ticket_incarnation; /* of the run, for which that is */
+  char *peer_ticket;           /* likewise, for the workers of its team */
+  uint64_t ticket_incarnation; /* of the run, for which these are */
   int group_failures;          /* of its groups, since the run's workers changed */
   uint64_t given_ms;           /* since when it has its run */
   bool is_lent;                /* while claims are weighed: the worker is to be another run's own */

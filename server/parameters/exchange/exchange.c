@@ -36,7 +36,7 @@ static int collection_init(struct exchange *exchange, uint32_t number, struct er
 /* Every server of the run has its key, so no name binds the ticket to one of them. */
 static struct sums_route *open_keeper(const struct exchange_setup *setup) {
   const struct hosted_run *run = setup->run;
-  struct ticket_owner owner = {run->id, run->incarnation, TICKET_SERVERS};
+  struct ticket_owner owner = {run->id, run->incarnation, TICKET_SERVERS, 0};
   char ticket[TICKET_TEXT_SIZE] = "";
   if (run->tickets.has_key)
     ticket_make(run->tickets.key, &owner, ticket);

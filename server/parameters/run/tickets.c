@@ -29,18 +29,19 @@ static const struct known_ticket *known_locked(struct run_tickets *tickets,
                                                const struct ticket_owner *owner) {
   struct known_ticket *known;
   for (int i = 0; i < TICKETS_KNOWN && tickets->known[i].holder; i++)
-    if (strcmp(tickets->known[i].holder, owner->holder) == 0)
+    if (tickets->known[i].worker == owner->worker && strcmp(tickets->known[i].holder, owner->holder) == 0)
       return &tickets->known[i];
   known = &tickets->known[tickets->turn++ % TICKETS_KNOWN];
   free(known->holder);
   known->holder = mem_strdup(owner->holder);
+  known->worker = owner->worker;
   ticket_mac(tickets->key, owner, known->mac);
   return known;
 }
 
 int run_tickets_check(struct run_tickets *tickets, uint64_t incarnation, const struct ticket *ticket,
                       const char *holder, struct err *err) {
-  struct ticket_owner owner = {ticket->run, incarnation, holder};
+  struct ticket_owner owner = {ticket->run, incarnation, holder, ticket->worker};
   bool is_genuine;
   if (!tickets->has_key)
     return 0;

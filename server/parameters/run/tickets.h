@@ -15,6 +15,7 @@ struct run_tickets {
   pthread_mutex_t lock; /* what follows */
   struct known_ticket {
     char *holder; /* NULL: the place is empty */
+    uint32_t worker;
     unsigned char mac[TICKET_MAC_BYTES];
   } known[TICKETS_KNOWN]; /* of the run's incarnation, so that it is not computed for each call */
   unsigned turn;

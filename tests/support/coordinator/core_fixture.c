@@ -72,6 +72,8 @@ static void take_load(struct told *told, const Weir__LoadRun *load) {
   snprintf(told->load_ticket, sizeof told->load_ticket, "%s", load->ticket);
   memset(told->key, 0, sizeof told->key);
   memcpy(told->key, load->key.data, load->key.len);
+  memset(told->peer_key, 0, sizeof told->peer_key);
+  memcpy(told->peer_key, load->peer_key.data, load->peer_key.len);
   told->loads++;
   told->load_incarnation = load->incarnation;
   told->load_step = load->step;
@@ -117,6 +119,7 @@ static void take_order(struct core_fixture *f, uint64_t member, const Weir__Orde
     break;
   case WEIR__ORDER__BODY_VIEW:
     snprintf(told->view_ticket, sizeof told->view_ticket, "%s", order->view->ticket);
+    snprintf(told->peer_ticket, sizeof told->peer_ticket, "%s", order->view->peer_ticket);
     take_view(f, told, order->view);
     break;
   case WEIR__ORDER__BODY_WRITE:

@@ -40,9 +40,9 @@ struct told {
   char from[64]; /* of LoadRun.from; empty: it had none */
   uint64_t from_incarnation, from_step;
   char manifest[128];
-  char load_ticket[TICKET_TEXT_SIZE], view_ticket[TICKET_TEXT_SIZE];
-  unsigned char key[TICKET_KEY_BYTES]; /* of the newest LoadRun; zeros: it had none */
-  uint64_t view;                       /* number, from 1 in each term */
+  char load_ticket[TICKET_TEXT_SIZE], view_ticket[TICKET_TEXT_SIZE], peer_ticket[TICKET_TEXT_SIZE];
+  unsigned char key[TICKET_KEY_BYTES], peer_key[TICKET_KEY_BYTES]; /* of the newest LoadRun; zeros: none */
+  uint64_t view;                                                   /* number, from 1 in each term */
   uint64_t view_incarnation;
   uint32_t begin, end; /* of its microbatches */
   bool follows;

@@ -146,7 +146,7 @@ void take_ticket(struct service_fixture *f, const char *run) {
   assert_int_equal(
       checkpoint_read_record(f->store, name, &weir__run_record__descriptor, (void **)&record, &err), 0);
   assert_int_equal(record->key.len, TICKET_KEY_BYTES);
-  ticket_make(record->key.data, &(struct ticket_owner){run, record->incarnation, ""}, f->ticket);
+  ticket_make(record->key.data, &(struct ticket_owner){run, record->incarnation, "", 1}, f->ticket);
   message_free(record);
   free(name);
 }

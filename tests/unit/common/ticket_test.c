@@ -25,27 +25,32 @@ static struct ticket read_back(const struct ticket_owner *owner) {
   return ticket;
 }
 
-/* By Python's hmac: hmac.new(bytes(range(32)), b"weir ticket 1\0mlp-aaaaaa\0" b"7\0" + ANN, "sha256") */
+/* By Python's hmac: hmac.new(bytes(range(32)), b"weir ticket 2\0mlp-aaaaaa\0" b"7\0" b"3\0" + ANN, "sha256")
+ */
 static void a_ticket_is_the_hmac_that_others_compute(void **state) {
   char text[TICKET_TEXT_SIZE];
   (void)state;
-  ticket_make(key, &(struct ticket_owner){"mlp-aaaaaa", 7, ANN}, text);
-  assert_string_equal(text, "mlp-aaaaaa/7/"
-                            "3032b4cc5c1240fed8eb82073f0e0eb8d28faadd956391fc15c46fef49a16036");
+  ticket_make(key, &(struct ticket_owner){"mlp-aaaaaa", 7, ANN, 3}, text);
+  assert_string_equal(text, "mlp-aaaaaa/7/3/"
+                            "61d7070bfe8cae304fb8c8b3dd74e5234d0dd5a1ea3ad8c84f132b13f66ebc3c");
 }
 
-static void a_ticket_is_genuine_for_its_own_key_run_incarnation_and_holder_alone(void **state) {
-  struct ticket ticket = read_back(&(struct ticket_owner){"mlp-aaaaaa", 7, ANN}), changed;
+static void a_ticket_is_genuine_for_all_that_it_says_alone(void **state) {
+  struct ticket ticket = read_back(&(struct ticket_owner){"mlp-aaaaaa", 7, ANN, 3}), changed;
   unsigned char other[TICKET_KEY_BYTES] = {0};
   (void)state;
   assert_string_equal(ticket.run, "mlp-aaaaaa");
   assert_int_equal(ticket.incarnation, 7);
+  assert_int_equal(ticket.worker, 3);
   assert_true(ticket_is_genuine(&ticket, key, ANN));
   assert_false(ticket_is_genuine(&ticket, other, ANN));
   assert_false(ticket_is_genuine(&ticket, key, "spiffe://weir/worker/eve"));
   assert_false(ticket_is_genuine(&ticket, key, ""));
   changed = ticket;
   changed.incarnation = 8;
+  assert_false(ticket_is_genuine(&changed, key, ANN));
+  changed = ticket;
+  changed.worker = 4;
   assert_false(ticket_is_genuine(&changed, key, ANN));
   changed = ticket;
   changed.run[0] = 'M';
@@ -59,19 +64,21 @@ static void a_ticket_is_genuine_for_its_own_key_run_incarnation_and_holder_alone
 
 /* What moves from one field to the next is signed otherwise. */
 static void the_fields_of_a_ticket_do_not_run_together(void **state) {
-  struct ticket one = read_back(&(struct ticket_owner){"run", 11, "a"}),
-                two = read_back(&(struct ticket_owner){"run1", 1, "a"}),
-                three = read_back(&(struct ticket_owner){"run", 1, "1a"});
+  struct ticket one = read_back(&(struct ticket_owner){"run", 11, "a", 1}),
+                two = read_back(&(struct ticket_owner){"run1", 1, "a", 1}),
+                three = read_back(&(struct ticket_owner){"run", 1, "a", 11}),
+                four = read_back(&(struct ticket_owner){"run", 1, "1a", 1});
   (void)state;
   assert_false(ticket_has_mac(&one, two.mac));
   assert_false(ticket_has_mac(&one, three.mac));
+  assert_false(ticket_has_mac(&three, four.mac));
 }
 
 static void a_run_may_have_any_name(void **state) {
-  struct ticket ticket = read_back(&(struct ticket_owner){"a/b/7/c-123456", UINT64_MAX, ""});
+  struct ticket ticket = read_back(&(struct ticket_owner){"a/b/7/c-123456", UINT64_MAX, "", UINT32_MAX});
   (void)state;
   assert_string_equal(ticket.run, "a/b/7/c-123456");
-  assert_true(ticket.incarnation == UINT64_MAX);
+  assert_true(ticket.incarnation == UINT64_MAX && ticket.worker == UINT32_MAX);
   assert_true(ticket_is_genuine(&ticket, key, ""));
 }
 
@@ -81,33 +88,50 @@ static void what_is_no_ticket_is_refused(void **state) {
                                     "/",
                                     "//",
                                     "a/b",
-                                    "run/7/",
-                                    "7/" MAC,
-                                    "run/7" MAC,
-                                    "run//" MAC,
-                                    "run/+7/" MAC,
-                                    "run/07/" MAC,
-                                    "run/ 7/" MAC,
-                                    "run/7x/" MAC,
-                                    "run/7/" MAC "0",
-                                    "run/-1/" MAC,
-                                    "run/18446744073709551616/" MAC};
+                                    "run/7/3/",
+                                    "7/3/" MAC,
+                                    "run/7/" MAC,
+                                    "run/7/3" MAC,
+                                    "run//3/" MAC,
+                                    "run/7//" MAC,
+                                    "run/+7/3/" MAC,
+                                    "run/07/3/" MAC,
+                                    "run/ 7/3/" MAC,
+                                    "run/7x/3/" MAC,
+                                    "run/7/3x/" MAC,
+                                    "run/7/03/" MAC,
+                                    "run/7/3/" MAC "0",
+                                    "run/-1/3/" MAC,
+                                    "run/7/-1/" MAC,
+                                    "run/7/4294967296/" MAC,
+                                    "run/18446744073709551616/3/" MAC};
   char text[TICKET_TEXT_SIZE + TICKET_RUN_MAX], run[TICKET_RUN_MAX + 2];
   struct ticket ticket;
   struct err err;
   (void)state;
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     assert_int_equal(ticket_read(bad[i], &ticket, &err), ERR_DENIED);
-    assert_non_null(strstr(err.text, "RUN/INCARNATION/MAC"));
+    assert_non_null(strstr(err.text, "RUN/INCARNATION/WORKER/MAC"));
   }
-  snprintf(text, sizeof text, "run/7/%s", MAC);
+  snprintf(text, sizeof text, "run/7/3/%s", MAC);
   assert_int_equal(ticket_read(text, &ticket, &err), 0);
   text[strlen(text) - 1] = 'A'; /* digits are small */
   assert_int_equal(ticket_read(text, &ticket, &err), ERR_DENIED);
   memset(run, 'r', sizeof run);
-  snprintf(text, sizeof text, "%.*s/7/%s", TICKET_RUN_MAX + 1, run, MAC);
+  snprintf(text, sizeof text, "%.*s/7/3/%s", TICKET_RUN_MAX + 1, run, MAC);
   assert_int_equal(ticket_read(text, &ticket, &err), ERR_DENIED);
 #undef MAC
+}
+
+static void the_key_of_workers_is_another(void **state) {
+  unsigned char peers[TICKET_KEY_BYTES], others[TICKET_KEY_BYTES], other[TICKET_KEY_BYTES] = {0};
+  struct ticket ticket = read_back(&(struct ticket_owner){"run", 1, ANN, 1});
+  (void)state;
+  ticket_derive_peer_key(key, peers);
+  ticket_derive_peer_key(other, others);
+  assert_memory_not_equal(peers, key, TICKET_KEY_BYTES);
+  assert_memory_not_equal(peers, others, TICKET_KEY_BYTES);
+  assert_false(ticket_is_genuine(&ticket, peers, ANN));
 }
 
 static void keys_of_runs_tell_nothing_of_each_other(void **state) {
@@ -128,10 +152,11 @@ static void keys_of_runs_tell_nothing_of_each_other(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_ticket_is_the_hmac_that_others_compute),
-      cmocka_unit_test(a_ticket_is_genuine_for_its_own_key_run_incarnation_and_holder_alone),
+      cmocka_unit_test(a_ticket_is_genuine_for_all_that_it_says_alone),
       cmocka_unit_test(the_fields_of_a_ticket_do_not_run_together),
       cmocka_unit_test(a_run_may_have_any_name),
       cmocka_unit_test(what_is_no_ticket_is_refused),
+      cmocka_unit_test(the_key_of_workers_is_another),
       cmocka_unit_test(keys_of_runs_tell_nothing_of_each_other),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

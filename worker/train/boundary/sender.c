@@ -30,6 +30,7 @@ struct sender {
   struct sender_options options;
   struct rpc_channel *channel;
   Weir__BoundaryPiece *head;
+  char *ticket;
   pthread_t thread;
   pthread_mutex_t lock; /* what follows */
   pthread_cond_t changed;
@@ -51,6 +52,7 @@ struct sender *sender_new(const struct sender_options *options) {
   sender->options = *options;
   sender->channel = rpc_channel_open(options->client, options->address, PEER_WORKER);
   sender->head = message_copy(options->head);
+  sender->ticket = mem_strdup(options->ticket ? options->ticket : "");
   sender->messages = mem_new((size_t)options->n_messages * sizeof *sender->messages);
   pthread_mutex_init(&sender->lock, NULL);
   clock_condition_init(&sender->changed);
@@ -76,6 +78,7 @@ void sender_free(struct sender *sender) {
     buffer_put(sender->messages[m].buffer);
   free(sender->messages);
   message_free(sender->head);
+  free(sender->ticket);
   pthread_cond_destroy(&sender->changed);
   pthread_mutex_destroy(&sender->lock);
   free(sender);
@@ -135,9 +138,9 @@ static bool is_for_good(const struct err *err) {
   return err->code == ERR_DROPPED || err->code == ERR_INVALID || err->code == ERR_UNSUPPORTED;
 }
 
-/* A refusal is an answer, too. */
+/* A refusal is an answer, too. That of a ticket passes: a view brings another one. */
 static void note_reach_locked(struct sender *sender, const struct err *err) {
-  if (err->code == ERR_OK || err->code == ERR_BUSY || is_for_good(err)) {
+  if (err->code == ERR_OK || err->code == ERR_BUSY || err->code == ERR_DENIED || is_for_good(err)) {
     sender->failing_ns = 0;
     return;
   }
@@ -184,6 +187,7 @@ static void piece_start_locked(struct sender *sender, struct sender_piece *piece
   said.message_bytes = message->size_bytes;
   piece->is_started = true;
   piece->request.on_done = on_done;
+  piece->request.ticket = sender->ticket;
   sender->n_started++;
   rpc_request_start(&piece->request, sender->channel,
                     &(struct rpc_question){.method = RPC_SEND_BOUNDARY, .message = &said, .deadline_ms = -1},

@@ -17,6 +17,7 @@ struct sender_options {
   struct rpc_client *client;
   const char *address;             /* of the neighbour; copied */
   const Weir__BoundaryPiece *head; /* what all pieces say: run, incarnation, term, team, stage; copied */
+  const char *ticket;              /* of each call; copied; "" or NULL: none */
   int n_messages;                  /* that wait at most */
   int trace_number;                /* of trace_run_begin */
   /* The neighbour refuses them for good: DROPPED when it has the step behind it. Once; nothing is sent any

@@ -109,6 +109,7 @@ static void edge_open(struct run *run, struct edge *edge, const char *address, i
   edge->sender = sender_new(&(struct sender_options){.client = run->options.client,
                                                      .address = address,
                                                      .head = &head,
+                                                     .ticket = run->applied->peer_ticket,
                                                      .n_messages = n_slots + CHUNKS_WAITING_MAX,
                                                      .trace_number = run->trace_number,
                                                      .refused = on_refused,

@@ -145,12 +145,14 @@ static void start_of_ann(struct core_fixture *f) {
   core_run_start(f, 3);
 }
 
-static void assert_genuine(struct core_fixture *f, const char *text, uint64_t incarnation) {
+/* By the key that servers have; worker: N of its id. */
+static void assert_genuine(struct core_fixture *f, const char *text, uint64_t incarnation, uint32_t worker) {
   struct ticket ticket;
   struct err err = ERR_NONE;
   assert_int_equal(ticket_read(text, &ticket, &err), 0);
   assert_string_equal(ticket.run, RUN);
   assert_int_equal(ticket.incarnation, incarnation);
+  assert_int_equal(ticket.worker, worker);
   assert_true(ticket_is_genuine(&ticket, f->told[S1].key, ANN));
 }
 
@@ -166,10 +168,10 @@ static void servers_are_told_the_key_and_workers_their_tickets(void **state) {
   assert_memory_equal(f->told[S1].key, f->told[S2].key, TICKET_KEY_BYTES);
   for (uint64_t key = W1; key <= W2; key++) {
     assert_memory_equal(f->told[key].key, none, TICKET_KEY_BYTES);
-    assert_genuine(f, f->told[key].load_ticket, 0);
-    assert_genuine(f, f->told[key].view_ticket, 0);
+    assert_genuine(f, f->told[key].load_ticket, 0, (uint32_t)(key - W1) + 1);
+    assert_genuine(f, f->told[key].view_ticket, 0, (uint32_t)(key - W1) + 1);
   }
-  assert_genuine(f, f->told[S1].load_ticket, 0);
+  assert_genuine(f, f->told[S1].load_ticket, 0, 0);
 }
 
 static void a_roll_back_brings_tickets_of_the_new_incarnation(void **state) {
@@ -186,7 +188,7 @@ static void a_roll_back_brings_tickets_of_the_new_incarnation(void **state) {
   f->incarnation = 1;
   server_loads(f, S1, RUN);
   assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
-  assert_genuine(f, f->told[W1].view_ticket, 1);
+  assert_genuine(f, f->told[W1].view_ticket, 1, 1);
   assert_int_equal(check(f, old, ANN), 0); /* it may still be at loading */
 }
 
@@ -237,11 +239,11 @@ static void a_model_is_for_those_that_were_told_to_load_it(void **state) {
   assert_int_equal(check(f, ticket, ""), ERR_DENIED);
   assert_int_equal(check(f, NULL, ANN), ERR_DENIED);
   assert_int_equal(check(f, "nonsense", ANN), ERR_DENIED);
-  ticket_make(none, &(struct ticket_owner){RUN, 0, ANN}, ticket);
+  ticket_make(none, &(struct ticket_owner){RUN, 0, ANN, 1}, ticket);
   assert_int_equal(check(f, ticket, ANN), ERR_DENIED);
-  ticket_make(f->told[S1].key, &(struct ticket_owner){RUN, 1, ANN}, ticket);
+  ticket_make(f->told[S1].key, &(struct ticket_owner){RUN, 1, ANN, 1}, ticket);
   assert_int_equal(check(f, ticket, ANN), ERR_DENIED); /* there is no such incarnation yet */
-  ticket_make(f->told[S1].key, &(struct ticket_owner){"mlp-bbbbbb", 0, ANN}, ticket);
+  ticket_make(f->told[S1].key, &(struct ticket_owner){"mlp-bbbbbb", 0, ANN, 1}, ticket);
   assert_int_equal(check(f, ticket, ANN), ERR_DENIED);
   assert_int_equal(coordinator_check_ticket(f->coordinator, "nobody", ticket, ANN, &err), ERR_NOT_FOUND);
 }

@@ -53,6 +53,25 @@ static void workers_of_one_executor_have_a_stage_each_and_compute_the_same_micro
   assert_int_equal(f->told[W1].end, MICROBATCHES);
 }
 
+/* They have no key of the servers, nor do servers have one of theirs. */
+static void workers_of_a_team_get_tickets_for_each_other_and_the_key_to_check_them(void **state) {
+  struct core_fixture *f = *state;
+  static const unsigned char none[TICKET_KEY_BYTES];
+  unsigned char key[TICKET_KEY_BYTES];
+  start_run(f, 3, 1);
+  ticket_derive_peer_key(f->told[S1].key, key);
+  assert_memory_equal(f->told[S1].peer_key, none, TICKET_KEY_BYTES);
+  for (uint64_t w = W1; w <= W3; w++) {
+    struct ticket ticket;
+    struct err err;
+    assert_memory_equal(f->told[w].peer_key, key, TICKET_KEY_BYTES);
+    assert_memory_equal(f->told[w].key, none, TICKET_KEY_BYTES);
+    assert_int_equal(ticket_read(f->told[w].peer_ticket, &ticket, &err), 0);
+    assert_int_equal(ticket.worker, w - W1 + 1);
+    assert_true(ticket_is_genuine(&ticket, key, ""));
+  }
+}
+
 static void workers_of_two_executors_have_two_stages_and_the_one_that_is_left(void **state) {
   struct core_fixture *f = *state;
   start_run(f, 2, 2);
@@ -67,6 +86,7 @@ static void workers_with_enough_executors_have_all_stages(void **state) {
   assert_stages(f, W1, 0, 0);
   assert_int_equal(f->told[W1].team, 0);
   assert_int_equal(f->told[W1].end, f->told[W2].begin);
+  assert_string_equal(f->told[W1].peer_ticket, "");
 }
 
 static void a_worker_that_nobody_reaches_is_given_no_part(void **state) {
@@ -347,6 +367,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, core_setup, core_teardown)
   const struct CMUnitTest tests[] = {
       TEST(workers_of_one_executor_have_a_stage_each_and_compute_the_same_microbatches),
+      TEST(workers_of_a_team_get_tickets_for_each_other_and_the_key_to_check_them),
       TEST(workers_of_two_executors_have_two_stages_and_the_one_that_is_left),
       TEST(workers_with_enough_executors_have_all_stages),
       TEST(a_worker_that_nobody_reaches_is_given_no_part),

@@ -15,6 +15,8 @@
 #include "tests/support/common/patience.h"
 #include "tests/support/parameters/parameters_fixture.h"
 
+enum { WORKER = 5 };
+
 static const unsigned char key[TICKET_KEY_BYTES] = "the key of unit-1, of 32 bytes..",
                            other_key[TICKET_KEY_BYTES] = "the key of other-1, of 32 bytes.";
 
@@ -54,7 +56,7 @@ static struct err pull(struct parameters_fixture *f, const char *ticket, const c
 static char *ticket_of(const unsigned char *its_key, const char *run, uint64_t incarnation,
                        const char *holder) {
   static char text[TICKET_TEXT_SIZE];
-  ticket_make(its_key, &(struct ticket_owner){run, incarnation, holder}, text);
+  ticket_make(its_key, &(struct ticket_owner){run, incarnation, holder, WORKER}, text);
   return text;
 }
 
@@ -123,6 +125,29 @@ static void a_genuine_ticket_of_another_incarnation_is_told_so(void **state) {
   parameters_fixture_fini(&f);
 }
 
+/* Who is to be blamed for a push is not its sender's to say. */
+static void a_push_is_of_the_worker_that_its_ticket_is_of(void **state) {
+  static const uint32_t said[] = {0, WORKER - 1, UINT32_MAX, WORKER};
+  struct parameters_fixture f;
+  Weir__PushRequest push = WEIR__PUSH_REQUEST__INIT;
+  (void)state;
+  parameters_fixture_open(&f);
+  load(&f, "unit-1", key);
+  load(&f, "older-1", NULL);
+  push.incarnation = 1;
+  for (int i = 0; i < 4; i++) {
+    struct err err;
+    push.worker = said[i];
+    push.run = (char *)"unit-1";
+    err = call(&f, RPC_PUSH, ticket_of(key, "unit-1", 1, ""), &push);
+    assert_int_equal(err.code, said[i] == WORKER ? ERR_INVALID : ERR_DENIED); /* it has no data */
+    assert_non_null(strstr(err.text, said[i] == WORKER ? "bytes of data" : "its ticket is that of worker-5"));
+    push.run = (char *)"older-1";
+    assert_int_equal(call(&f, RPC_PUSH, NULL, &push).code, ERR_INVALID);
+  }
+  parameters_fixture_fini(&f);
+}
+
 static void a_worker_does_not_call_as_a_server(void **state) {
   struct parameters_fixture f;
   Weir__SumsRequest request = WEIR__SUMS_REQUEST__INIT;
@@ -179,6 +204,8 @@ static void any_number_of_holders_may_call(void **state) {
     assert_int_equal(ticket_read(ticket_of(key, "unit-1", 1, holder), &ticket, &err), 0);
     assert_int_equal(run_tickets_check(&tickets, 1, &ticket, holder, &err), 0);
     assert_int_equal(run_tickets_check(&tickets, 1, &ticket, "spiffe://weir/worker/eve", &err), ERR_DENIED);
+    ticket.worker++;
+    assert_int_equal(run_tickets_check(&tickets, 1, &ticket, holder, &err), ERR_DENIED);
     free(holder);
   }
   run_tickets_fini(&tickets);
@@ -190,6 +217,7 @@ int main(void) {
       cmocka_unit_test(calls_without_a_genuine_ticket_are_refused_before_their_message_comes),
       cmocka_unit_test(a_ticket_of_one_run_does_not_open_another),
       cmocka_unit_test(a_genuine_ticket_of_another_incarnation_is_told_so),
+      cmocka_unit_test(a_push_is_of_the_worker_that_its_ticket_is_of),
       cmocka_unit_test(a_worker_does_not_call_as_a_server),
       cmocka_unit_test(a_run_without_a_key_opens_no_other_one),
       cmocka_unit_test(a_key_of_another_size_is_refused),

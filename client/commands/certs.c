@@ -9,6 +9,7 @@
 #include "common/certs/authority.h"
 #include "common/certs/denied.h"
 #include "common/certs/folder.h"
+#include "common/certs/renewal.h"
 
 static int order_read(const struct args *args, struct cert_order *order, struct err *err);
 static int show_authority(const char *file, struct err *err);
@@ -60,6 +61,36 @@ static int order_read(const struct args *args, struct cert_order *order, struct 
   return 0;
 }
 
+static int renew_run(const struct args *args) {
+  struct err err = ERR_NONE;
+  if (!args_text(args, "ca"))
+    err_set(&err, ERR_INVALID, "certs renew: --ca CA_DIR is needed");
+  for (int i = 0; i < args->n_arguments && !err.code; i++) {
+    struct cert_facts facts;
+    char uri[CERT_TEXT_SIZE], date[CERT_DATE_SIZE];
+    if (renewal_renew(args_text(args, "ca"), args->arguments[i], (int)args_count(args, "days"), &facts, &err))
+      break;
+    cert_holder_uri(&facts.holder, uri);
+    printf("%s: %s, serial %s, valid until %s\n", args->arguments[i], uri, facts.serial,
+           cert_date(facts.ends, date));
+  }
+  fflush(stdout);
+  return err.code ? command_fail(&err) : EXIT_DONE;
+}
+
+static int trust_run(const struct args *args) {
+  struct err err = ERR_NONE;
+  bool is_alone = args_flag(args, "alone"), has_changed;
+  if (!args_text(args, "ca"))
+    err_set(&err, ERR_INVALID, "certs trust: --ca CA_DIR is needed");
+  for (int i = 0; i < args->n_arguments && !err.code; i++)
+    if (renewal_trust(args_text(args, "ca"), args->arguments[i], is_alone, &has_changed, &err) == 0)
+      printf("%s: trusts %s %s%s\n", args->arguments[i], args_text(args, "ca"),
+             is_alone ? "alone" : "as well", has_changed ? "" : ", as it did");
+  fflush(stdout);
+  return err.code ? command_fail(&err) : EXIT_DONE;
+}
+
 static int show_run(const struct args *args) {
   const char *folder = args->arguments[0];
   char *ca = mem_printf("%s/ca.pem", folder), *ca_key = mem_printf("%s/ca-key.pem", folder);
@@ -79,8 +110,8 @@ static void warn_of_end(const char *folder, const struct cert_facts *facts) {
   int64_t left_s = facts->ends - clock_unix_ms() / 1000;
   char date[CERT_DATE_SIZE];
   if (left_s > 0 && left_s < CERT_WARN_S)
-    fprintf(stderr, "weir: %s/cert.pem ends within %d days, at %s: make a new one by `weir certs issue`\n",
-            folder, (int)((left_s + 86399) / 86400), cert_date(facts->ends, date));
+    fprintf(stderr, "weir: %s/cert.pem ends within %d days, at %s: renew it by `weir certs renew`\n", folder,
+            (int)((left_s + 86399) / 86400), cert_date(facts->ends, date));
 }
 
 static void print_facts(const struct cert_facts *facts) {
@@ -209,12 +240,77 @@ static const struct command_def command_certs_show = {
     .run = show_run,
 };
 
-static const struct command_def *const subcommands[] = {&command_certs_init, &command_certs_issue,
-                                                        &command_certs_show, NULL};
+static const struct option_def renew_options[] = {
+    {.name = "ca",
+     .kind = OPTION_TEXT,
+     .value = "CA_DIR",
+     .help = "the authority's folder, of `weir certs init`; the DIRs' ca.pem must have it already."},
+    {.name = "days",
+     .kind = OPTION_COUNT,
+     .value = "N",
+     .fallback = "365",
+     .least = 1,
+     .most = CERT_DAYS_MAX,
+     .help = "how long they are valid from now on, and no longer than the authority."},
+    {0}};
+
+static const struct command_def command_certs_renew = {
+    .name = "renew",
+    .group = "certs",
+    .summary = "replace the certificates and keys of folders that are in use",
+    .arguments = "DIR...",
+    .min_arguments = 1,
+    .max_arguments = ARGUMENTS_MAX,
+    .description =
+        "Gives each DIR a new key, and a new certificate of the same name. Processes that use the folder "
+        "take "
+        "them while they run. A folder is replaced at once, so that none of them ever finds half of it; what "
+        "else is in it, as denied.txt, stays. A copy of a folder on another machine has to be copied anew, "
+        "or "
+        "renewed there.",
+    .options = renew_options,
+    .examples = "weir certs renew --ca certs certs/server certs/worker\n",
+    .run = renew_run,
+};
+
+static const struct option_def trust_options[] = {
+    {.name = "ca",
+     .kind = OPTION_TEXT,
+     .value = "CA_DIR",
+     .help = "a folder with the authority's ca.pem; its key is not needed."},
+    {.name = "alone",
+     .kind = OPTION_FLAG,
+     .help = "trust no other authority any more. Refused where DIR's own certificate is of another one."},
+    {0}};
+
+static const struct command_def command_certs_trust = {
+    .name = "trust",
+    .group = "certs",
+    .summary = "let folders that are in use trust another authority",
+    .arguments = "DIR...",
+    .min_arguments = 1,
+    .max_arguments = ARGUMENTS_MAX,
+    .description =
+        "Adds an authority to ca.pem of each DIR, or with --alone takes all others out. Processes that use "
+        "the "
+        "folder go by it while they run. A new authority takes three steps, each of which has to be done "
+        "everywhere before the next: trust it as well, renew all certificates, trust it alone.",
+    .options = trust_options,
+    .examples =
+        "weir certs init new\n"
+        "weir certs trust --ca new certs/coordinator certs/server certs/worker certs/client\n"
+        "weir certs renew --ca new certs/coordinator certs/server certs/worker certs/client\n"
+        "weir certs trust --ca new --alone certs/coordinator certs/server certs/worker certs/client\n",
+    .run = trust_run,
+};
+
+static const struct command_def *const subcommands[] = {&command_certs_init,  &command_certs_issue,
+                                                        &command_certs_renew, &command_certs_trust,
+                                                        &command_certs_show,  NULL};
 
 const struct command_def command_certs = {
     .name = "certs",
-    .summary = "make and show certificates of members and clients",
+    .summary = "make, renew and show certificates of members and clients",
     .arguments = "COMMAND",
     .description =
         "Certificates by which members of a cluster and its clients know each other, signed by a private "

@@ -50,8 +50,10 @@ static const struct extension leaf_extensions[] = {
 static int authority_create(const char *folder, struct authority *authority, struct err *err);
 static int authority_open(const char *folder, struct authority *authority, struct err *err);
 static void authority_close(struct authority *authority);
-static int authority_write_leaf(const struct authority *authority, const struct cert_order *order,
-                                const char *folder, struct err *err);
+static int write_folder(const struct authority *authority, const struct cert_order *order, const char *folder,
+                        struct err *err);
+static int write_pair(const struct authority *authority, const struct cert_order *order, const char *folder,
+                      struct err *err);
 static X509 *sign(const struct authority *authority, const struct request *request);
 static int folder_begin(const char *folder, char **unfinished, struct err *err);
 static int folder_finish(char *unfinished, const char *folder, struct err *err);
@@ -71,7 +73,7 @@ int authority_make(const char *folder, struct err *err) {
     if (mkdir(below, 0700))
       err_errno(err, errno, "cannot make the folder '%s'", below);
     else
-      authority_write_leaf(&authority, &order, below, err);
+      write_folder(&authority, &order, below, err);
     free(below);
   }
   authority_close(&authority);
@@ -82,9 +84,18 @@ int authority_issue(const char *ca, const struct cert_order *order, const char *
   struct authority authority = {0};
   char *unfinished;
   if (authority_open(ca, &authority, err) == 0 && folder_begin(out, &unfinished, err) == 0) {
-    authority_write_leaf(&authority, order, unfinished, err);
+    write_folder(&authority, order, unfinished, err);
     folder_finish(unfinished, out, err);
   }
+  authority_close(&authority);
+  return err->code;
+}
+
+int authority_write_pair(const char *ca, const struct cert_order *order, const char *folder,
+                         struct err *err) {
+  struct authority authority = {0};
+  if (authority_open(ca, &authority, err) == 0)
+    write_pair(&authority, order, folder, err);
   authority_close(&authority);
   return err->code;
 }
@@ -138,9 +149,18 @@ static void authority_close(struct authority *authority) {
   EVP_PKEY_free(authority->key);
 }
 
-static int authority_write_leaf(const struct authority *authority, const struct cert_order *order,
-                                const char *folder, struct err *err) {
-  static const char *const files[] = {"ca.pem", "cert.pem", "key.pem"};
+static int write_folder(const struct authority *authority, const struct cert_order *order, const char *folder,
+                        struct err *err) {
+  char *file = mem_printf("%s/ca.pem", folder);
+  if (pem_write_certificate(file, authority->certificate, err) == 0)
+    write_pair(authority, order, folder, err);
+  free(file);
+  return err->code;
+}
+
+static int write_pair(const struct authority *authority, const struct cert_order *order, const char *folder,
+                      struct err *err) {
+  char *file = mem_printf("%s/cert.pem", folder), *key_file = mem_printf("%s/key.pem", folder);
   char names[CERT_TEXT_SIZE];
   EVP_PKEY *key = EVP_EC_gen("P-256");
   time_t now = time(NULL);
@@ -152,16 +172,12 @@ static int authority_write_leaf(const struct authority *authority, const struct 
                                            .key = key,
                                            .begins = now - DAY_S,
                                            .ends = now + (time_t)order->days * DAY_S});
-  for (int i = 0; i < 3 && !err->code; i++) {
-    char *file = mem_printf("%s/%s", folder, files[i]);
-    if (i == 2)
-      pem_write_key(file, key, err);
-    else
-      pem_write_certificate(file, i == 0 ? authority->certificate : leaf, err);
-    free(file);
-  }
+  if (pem_write_certificate(file, leaf, err) == 0)
+    pem_write_key(key_file, key, err);
   X509_free(leaf);
   EVP_PKEY_free(key);
+  free(key_file);
+  free(file);
   return err->code;
 }
 

@@ -21,4 +21,7 @@ struct cert_order {
  * authority's folder. */
 int authority_issue(const char *ca, const struct cert_order *order, const char *out, struct err *err);
 
+/* Makes cert.pem and key.pem in a folder that has neither. Errors: likewise. */
+int authority_write_pair(const char *ca, const struct cert_order *order, const char *folder, struct err *err);
+
 #endif

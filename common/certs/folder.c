@@ -207,7 +207,7 @@ static int refusal(X509_STORE_CTX *context, const char *folder, struct err *err)
   int why = X509_STORE_CTX_get_error(context), depth = X509_STORE_CTX_get_error_depth(context);
   const X509 *blamed = X509_STORE_CTX_get_current_cert(context);
   const char *file = depth == 0 ? "cert.pem" : "ca.pem";
-  const char *remedy = depth == 0 ? "make a new one by `weir certs issue`" : "a new authority is needed";
+  const char *remedy = depth == 0 ? "renew it by `weir certs renew`" : "a new authority is needed";
   char date[CERT_DATE_SIZE];
   if (why == X509_V_ERR_CERT_HAS_EXPIRED && blamed)
     return err_set(err, ERR_INVALID, "%s/%s: it was valid until %s: %s", folder, file,

@@ -104,6 +104,19 @@ static int write_new(const char *file, mode_t mode, BIO *bio, struct err *err) {
   return err->code;
 }
 
+bool pem_has_certificate(const STACK_OF(X509) * list, const X509 *certificate) {
+  for (int i = 0; i < sk_X509_num(list); i++)
+    if (X509_cmp(sk_X509_value(list, i), certificate) == 0)
+      return true;
+  return false;
+}
+
+int pem_write_text(const char *file, const char *text, struct err *err) {
+  BIO *bio = BIO_new_mem_buf(text, -1);
+  CHECK(bio);
+  return write_new(file, 0644, bio, err);
+}
+
 int pem_write_certificate(const char *file, X509 *certificate, struct err *err) {
   BIO *bio = BIO_new(BIO_s_mem());
   CHECK(bio && PEM_write_bio_X509(bio, certificate));

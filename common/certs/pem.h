@@ -19,8 +19,12 @@ int pem_certificates(const char *text, const char *file, STACK_OF(X509) * *out,
                      struct err *err); /* one at least */
 int pem_key(const char *text, const char *file, EVP_PKEY **out, struct err *err);
 
+/* Whether the list has the certificate, bit for bit. */
+bool pem_has_certificate(const STACK_OF(X509) * list, const X509 *certificate);
+
 /* Each writes a new file, to the disk. Errors: EXISTS, IO. */
 int pem_write_certificate(const char *file, X509 *certificate, struct err *err);
+int pem_write_text(const char *file, const char *text, struct err *err);
 int pem_write_key(const char *file, EVP_PKEY *key, struct err *err); /* mode 0600 */
 
 #endif

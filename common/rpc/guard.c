@@ -141,7 +141,7 @@ static void warn_locked(struct rpc_guard *guard) {
       (facts.ends != guard->warned_of || now_s - guard->warned_s >= WARN_AGAIN_S)) {
     log_event(LOG_WARN, "tls", now_s < facts.ends ? "certificate_ends" : "certificate_ended",
               "file=\"%s\" valid_until=\"%s\" remedy=\"%s\"", file, cert_date(facts.ends, date),
-              "make a new one by `weir certs issue`");
+              "renew it by `weir certs renew`");
     guard->warned_of = facts.ends;
     guard->warned_s = now_s;
   }

@@ -5,7 +5,7 @@ import re
 import shutil
 import stat
 
-from certificates import Authority, openssl, stamp
+from certificates import Authority, openssl, point_to, stamp
 from harness import Folder, main, weir
 
 MEMBER = {role: f"URI:spiffe://weir/{role}/{role}, DNS:{role}.weir, DNS:member.weir"
@@ -192,6 +192,71 @@ def test_show_says_why_a_folder_cannot_be_used():
             shutil.rmtree(bad)
         os.chmod(os.path.join(good, "key.pem"), 0o644)
         refused("show", good, says="chmod 600 it")
+
+
+def test_a_folder_is_renewed_as_it_is():
+    """The holder, owner and modes stay, and what else is in it; also through a link, and of a certificate that has ended."""
+    with Folder() as folder:
+        authority = Authority(folder)
+        ann, link = folder.file("ann"), point_to(folder.file("link"), folder.file("ann"))
+        weir("certs", "issue", "--ca", authority.path, "--role", "client", "--name", "ann", "--tenant", "vision", "--access", "viewer", ann)
+        folder.file("ann/denied.txt", "worker/gpu-7\n")
+        os.chmod(ann, 0o750)
+        os.chmod(ann + "/key.pem", 0o640)
+        before, had, names = modes(ann), contents(ann), names_of(ann + "/cert.pem")
+        done = weir("certs", "renew", "--ca", authority.path, "--days", "9", link)
+        assert done.stdout.startswith(f"{link}: spiffe://weir/client/vision/viewer/ann, serial ") and done.stdout.count("\n") == 1, done
+        now = contents(ann)
+        assert modes(ann) == before and names_of(ann + "/cert.pem") == names and os.path.islink(link)
+        assert {os.path.basename(path) for path in had if now[path] != had[path]} == {"cert.pem", "key.pem"}
+        day = datetime.timedelta(days=1)
+        assert date_of(ann + "/cert.pem", "enddate") - date_of(ann + "/cert.pem", "startdate") == 10 * day
+        past = authority.issue(folder.file("past"), "URI:spiffe://weir/worker/w,DNS:worker.weir", (-9, -2))
+        for name in ("index", "config", "request"):
+            os.unlink(os.path.join(past, name))
+        weir("certs", "renew", "--ca", authority.path, past)
+        weir("certs", "show", past)
+        assert sorted(os.listdir(folder.path)) == ["ann", "ca", "link", "past"]  # nothing is left beside them
+
+
+def test_a_new_authority_takes_three_steps_and_none_is_left_out():
+    with Folder() as folder:
+        old, new = Authority(folder), Authority(folder, "new")
+        every = [old.folder(role) for role in NAMES]
+        before = contents(folder.path)
+        refused("renew", "--ca", new.path, *every, says="must be trusted everywhere, by `weir certs trust --ca")
+        refused("trust", "--ca", new.path, "--alone", *every, says="is left as it is, for it would be of no use")
+        assert contents(folder.path) == before
+        for said in ("as well", "as well, as it did"):
+            done = weir("certs", "trust", "--ca", new.path, *every)
+            assert done.stdout == "".join(f"{path}: trusts {new.path} {said}\n" for path in every), done
+        refused("trust", "--ca", new.path, "--alone", every[0], says="no authority of")
+        weir("certs", "renew", "--ca", old.path, every[0])  # either is good for now
+        weir("certs", "renew", "--ca", new.path, *every)
+        for said in ("alone", "alone, as it did"):
+            done = weir("certs", "trust", "--ca", new.path, "--alone", *every)
+            assert done.stdout == "".join(f"{path}: trusts {new.path} {said}\n" for path in every), done
+        for role, path in zip(NAMES, every):
+            assert names_of(path + "/cert.pem") == NAMES[role]
+            openssl("verify", "-x509_strict", "-CAfile", new.path + "/ca.pem", path + "/cert.pem")
+        refused("renew", "--ca", old.path, every[0], says="does not have the authority of")
+
+
+def test_a_folder_that_cannot_be_renewed_is_left_as_it_is():
+    with Folder() as folder:
+        authority = Authority(folder)
+        before = contents(folder.path)
+        refused("renew", "--ca", authority.path, authority.path, says="No such file")  # an authority's own
+        refused("renew", "--ca", authority.folder("worker"), authority.folder("server"), says="ca-key.pem: No such file")
+        refused("renew", "--ca", authority.path, folder.file("none"), says="No such file")
+        refused("renew", authority.folder("server"), says="--ca CA_DIR is needed")
+        refused("trust", authority.folder("server"), says="--ca CA_DIR is needed")
+        refused("trust", "--ca", folder.file("none"), authority.folder("server"), says="No such file")
+        refused("renew", "--ca", authority.path, "--days", "0", authority.folder("server"), says="must be from 1 to 3650")
+        os.mkdir(authority.folder("server") + "/more")
+        refused("renew", "--ca", authority.path, authority.folder("server"), says="more: a folder of certificates has no folders in it")
+        os.rmdir(authority.folder("server") + "/more")
+        assert contents(folder.path) == before
 
 
 def test_show_shows_an_authority():

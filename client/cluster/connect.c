@@ -18,6 +18,7 @@ enum { CALL_DEADLINE_MS = 10000, FIND_DEADLINE_MS = 3000, CLIENT_THREADS = 1 };
 
 static int connection_open_peer(struct connection *connection, const char *addresses, const struct way *way,
                                 struct err *err);
+static void explain_reach(const struct connection *connection, struct err *err);
 static int address_check(const char *address, struct err *err);
 
 int connection_open(struct connection *connection, const char *addresses, const struct rpc_security *security,
@@ -119,6 +120,11 @@ static const char *leader_named_in(const char *why) {
 }
 
 void connection_explain(const struct connection *connection, struct err *err) {
+  rpc_channel_explain(connection->channel, err);
+  explain_reach(connection, err);
+}
+
+static void explain_reach(const struct connection *connection, struct err *err) {
   const char *target = rpc_channel_target(connection->channel), *why = err->text, *leader;
   char text[sizeof err->text], others[sizeof err->text] = "";
   if (err->code != ERR_UNAVAILABLE && err->code != ERR_TIMEOUT)

@@ -18,6 +18,8 @@ static int health_run(const struct args *args) {
     if (is_insecure)
       puts("insecure: connections between machines are plaintext");
   }
+  if (err.code && connection.channel)
+    rpc_channel_explain(connection.channel, &err);
   connection_close(&connection);
   return err.code ? command_fail(&err) : is_serving ? EXIT_DONE : EXIT_RUN_FAILED;
 }

@@ -28,6 +28,9 @@ const struct rpc_tls *rpc_channel_tls(const struct rpc_channel *channel); /* NUL
 /* The certificate that the channel's connection has shown is accepted no more, or is not ours any more: the
    calls that follow go by a new connection, which shows the one that our folder has now. Any thread. */
 void rpc_channel_renew(struct rpc_channel *channel);
+/* Appends what the other end's certificate says to an error of a call that TLS is the cause of. Blocks, for
+   some seconds at most: not on a queue's thread. */
+void rpc_channel_explain(const struct rpc_channel *channel, struct err *err);
 /* Whether its connection is open, as far as this end knows. Any thread; connects nothing. */
 bool rpc_channel_is_connected(const struct rpc_channel *channel);
 

@@ -4,6 +4,7 @@
 #include <grpc/support/alloc.h>
 #include <string.h>
 
+#include "common/certs/peer.h"
 #include "common/rpc/client_core.h"
 
 /* What gRPC's own descriptions contain, and what we say instead; the first that is found. */
@@ -86,6 +87,18 @@ static bool own_are_at_fault(const struct rpc_channel *channel, const char *text
   rpc_tls_open(tls->folder, &now, why);
   rpc_tls_close(now);
   return why->code;
+}
+
+void rpc_channel_explain(const struct rpc_channel *channel, struct err *err) {
+  static const int roles[] = {CERT_COORDINATOR, CERT_SERVER, CERT_WORKER, CERT_PEER_ANY};
+  const struct rpc_tls *tls = rpc_channel_tls(channel);
+  struct rpc_tls *now = NULL;
+  struct err own = ERR_NONE;
+  if (err->code != ERR_UNAVAILABLE || !strstr(err->text, "TLS") ||
+      (tls && rpc_tls_open(tls->folder, &now, &own))) /* then it says what is wrong with our own */
+    return;
+  rpc_tls_close(now);
+  cert_peer_explain(channel->target, tls ? tls->folder : NULL, roles[channel->peer], err);
 }
 
 int rpc_ending_err(const struct rpc_ending *ending, struct rpc_channel *channel, int deadline_ms,

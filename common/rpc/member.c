@@ -335,9 +335,12 @@ static bool member_serve_stream(struct member *member) {
 /* Once for each address and cause: a coordinator that is away for an hour is one line. */
 static void member_log_end(struct member *member, bool was_connected, const struct err *end) {
   struct address *address = &member->addresses[member->trying];
+  struct err explained = *end;
   if (!was_connected && strcmp(end->text, address->logged.text) == 0)
     return;
-  log_event(LOG_WARN, "member", was_connected ? "lost" : "not_joined", "coordinator=%s code=%s error=\"%s\"",
-            rpc_channel_target(address->channel), err_name(end->code), end->text);
   address->logged = *end;
+  if (!was_connected)
+    rpc_channel_explain(address->channel, &explained);
+  log_event(LOG_WARN, "member", was_connected ? "lost" : "not_joined", "coordinator=%s code=%s error=\"%s\"",
+            rpc_channel_target(address->channel), err_name(end->code), explained.text);
 }

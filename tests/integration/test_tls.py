@@ -8,7 +8,7 @@ import socket
 import subprocess
 import tempfile
 
-from certificates import Authority
+from certificates import Authority, openssl
 from harness import (PATIENCE, PEER_PYTHON, Cluster, Folder, Process, Skip, done_event, kept, main, own_address,
                      program, simulated_gpus, start_announced, wait_for, weir)
 
@@ -140,7 +140,8 @@ def test_workers_with_stages_of_one_model_talk_over_tls():
 def test_every_port_of_every_process_takes_only_clients_with_a_certificate():
     with Folder() as folder:
         authority, other = Authority(folder), Authority(folder, "other")
-        past = authority.issue(folder.file("past"), "URI:spiffe://weir/client/a/viewer/c,DNS:client.weir", (-9, -2))
+        names = "URI:spiffe://weir/client/a/viewer/c,DNS:client.weir"
+        past, future = (authority.issue(folder.file(name), names, days) for name, days in (("past", (-9, -2)), ("future", (2, 9))))
         with secured(folder, authority, servers=1, workers=1) as cluster:
             worker = cluster.workers[0]
             wait_for(lambda: " listening address=" in worker.output(), "the worker's port")
@@ -153,7 +154,7 @@ def test_every_port_of_every_process_takes_only_clients_with_a_certificate():
                 assert not said_in_plaintext(port).startswith(b"\0\0"), f"{role}: HTTP/2 without TLS"
                 ca = ("-CAfile", authority.path + "/ca.pem")
                 for who, options in (("no certificate", ca), ("another authority's", shown(other.folder("client"))),
-                                     ("an expired one", shown(past)),
+                                     ("an expired one", shown(past)), ("one that is not yet valid", shown(future)),
                                      ("one that signed itself", (*ca, "-cert", other.path + "/ca.pem", "-key", other.path + "/ca-key.pem"))):
                     assert said_by_tls(port, *options) == b"", f"{role}: {who} is let in"
 
@@ -192,20 +193,37 @@ def refused(*arguments, says, status=3, **options):
     assert "weir-server --role=all" not in done.stderr, "a hint at the address, when TLS is the cause"
 
 
+def subject(authority):
+    return re.search("CN ?= ?(.*)", openssl("x509", "-in", authority.path + "/ca.pem", "-noout", "-subject")).group(1).strip()
+
+
+def shows(authority, role):
+    """What is said of the certificate that a process of the role shows."""
+    end = re.search("^valid until +(.*)$", weir("certs", "show", authority.folder(role)).stdout, re.MULTILINE).group(1)
+    return f"it shows the certificate of spiffe://weir/{role}/{role}, signed by '{subject(authority)}', valid until {end}"
+
+
 def test_the_client_says_that_tls_is_the_cause():
     with Folder() as folder:
         authority, other = Authority(folder), Authority(folder, "other")
+        weir("certs", "issue", "--ca", other.path, "--role", "client", strange := folder.file("strange"))
+        weir("certs", "trust", "--ca", authority.path, strange)
         with secured(folder, authority, servers=1, workers=0) as cluster, \
                 Cluster(folder, servers=0, workers=0, store="file://" + folder.file("plain")) as plain:
             where = ("--coordinator", cluster.address)
             refused("runs", *where, says="does one end lack --tls")
+            refused("runs", *where, says=shows(authority, "coordinator") + ": give --tls DIR here")
             refused("runs", *where, "--tls", other.folder("client"), says="no authority of our ca.pem has signed its certificate")
+            refused("runs", *where, "--tls", other.folder("client"), says=shows(authority, "coordinator") + ": add that authority to "
+                    f"{other.folder('client')}/ca.pem by `weir certs trust`, if you trust it")
             refused("runs", "--coordinator", plain.address, "--tls", authority.folder("client"), says="it does not speak TLS")
             server = ("--coordinator", cluster.servers[0][1], "--tls", authority.folder("client"))
             refused("runs", *server, says="its certificate is not of the role that is needed")
+            refused("runs", *server, says=shows(authority, "server") + ": a coordinator is wanted there: is the address right?")
             for address in (cluster.address, cluster.servers[0][1]):
                 weir("health", address, "--tls", authority.folder("client"))
                 refused("health", address, says="does one end lack --tls")
+            refused("health", cluster.address, "--tls", strange, says=f"it is good: does its ca.pem have '{subject(other)}', which signed ours?")
             own = {"env": {**os.environ, "WEIR_TLS": authority.folder("client")}}
             weir("runs", *where, **own)
             refused("runs", *where, "--tls", other.folder("client"), says="no authority of our ca.pem", **own)
@@ -233,6 +251,7 @@ def test_members_join_only_with_a_certificate_and_a_coordinator_that_has_one():
                                            (("--tls", authority.folder(role)), cluster.servers[0][1], "not of the role that is needed")):
                 process = start(address, *options)
                 wait_for(lambda: " not_joined " in process.output() and says in process.output(), f"a {role} that says: {says}")
+                assert ("it shows the certificate of spiffe://weir/" in process.output()) == (address != plain.address), process.output()
         shows = ("--coordinator", cluster.address, "--tls", authority.folder("client"), "--json")
         wait_for(lambda: weir("workers", *shows).stdout.count('"pid"') == 1, "the one worker")
         assert weir("servers", *shows).stdout.count('"pid"') == 1

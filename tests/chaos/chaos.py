@@ -1,6 +1,7 @@
 """Trains runs while workers, servers, the coordinator and the store are killed, frozen, told to leave and started, and while
 the network breaks; then compares every bit with an undisturbed run. Up to three runs share the workers, by settings that
-change.
+change. In every other pair of seeds the first one is held in its middle until that is raised. Forks of them begin at their
+newest checkpoint, or wait for a step to come.
 
 usage: chaos.py [SEED...]        (1 2 3 unless given)
 
@@ -9,6 +10,7 @@ checkpoints in files, even ones in Redis, where it is installed. In two of three
 themselves by shared memory, on one or two nodes of made-up names. One line a seed: the time it took and what was done.
 Ends by itself; exit status 1 if a run ended otherwise than the undisturbed one, or a process died that nobody killed.
 What the processes said is kept then, and its place is told."""
+import json
 import os
 import random
 import shutil
@@ -30,7 +32,7 @@ SEED_SECONDS = float(os.environ.get("WEIR_TEST_PATIENCE", "150"))  # a run that 
 # Three runs of different shapes: microbatches, steps between evaluations.
 SHAPES = ((8, 3), (6, 2), (5, 7))
 NODES = ((None,), ("a",), ("a", "b"))  # of workers; without a name they do not reduce among themselves
-RUNS_MAX = 3
+RUNS_MAX, FORKS_MAX = 3, 2
 CHECKPOINTS = "checkpoint: {every_steps: 12, keep: 2}\n"
 
 
@@ -51,13 +53,14 @@ def train_calmly(folder, shape):
 
 
 class Storm:
-    """The disturbances of one run. redis: its store, or None."""
+    """The disturbances of some runs. redis: their store, or None. held_at: the version at which the first is held, or None."""
 
-    def __init__(self, seed, folder, redis):
+    def __init__(self, seed, folder, redis, held_at):
+        self.held_at, self.raiser, self.forks, self.look, self.next_look, self.ended = held_at, None, [], None, 0, []
         self.chooser, self.redis, self.nodes = random.Random(seed), redis, NODES[seed // 2 % len(NODES)]
         self.counts, self.frozen, self.expected, self.due = Counter(), {}, {}, []
         self.began, self.story, self.is_store_empty = time.monotonic(), [], False
-        self.runs, self.setters = [], []
+        self.runs, self.clients = [], []
         url = f"redis://{redis.address}" if redis else "file://" + folder.file(f"store-{seed}")
         self.cluster = Cluster(folder, servers=0, workers=0, store=url)
         self.submit_to = self.cluster.address
@@ -70,8 +73,8 @@ class Storm:
             self.start_server(slot)
 
     def close(self):
-        for setter in self.setters:
-            setter.__exit__()
+        for client in self.clients:
+            client.__exit__()
         for process in self.frozen:
             process.send(signal.SIGCONT)
         self.cluster.__exit__()
@@ -111,12 +114,58 @@ class Storm:
 
     # Runs
 
+    def ask(self, *arguments):
+        """A client, which may come to nothing: perhaps no coordinator leads."""
+        self.clients.append(Process(program("weir"), *arguments, "--coordinator", self.submit_to))
+        return self.clients[-1]
+
     def set_run(self):
-        """Which may come to nothing: perhaps no coordinator leads."""
-        self.setters.append(Process(program("weir"), "set", self.chooser.choice(self.runs),
-                                    f"priority={self.chooser.choice((0, 0, 0, 1))}",
-                                    f"workers.weight={self.chooser.choice((1, 3))}", "--coordinator", self.submit_to))
+        self.ask("set", self.chooser.choice(self.runs), f"priority={self.chooser.choice((0, 0, 0, 1))}",
+                 f"workers.weight={self.chooser.choice((1, 3))}")
         self.tell("set")
+
+    def may_be_held(self):
+        """No client was told yet that the hold is raised, or that there is nothing to raise any more."""
+        return bool(self.held_at) and (self.raiser is None or self.raiser.child.poll() not in (0, 2))
+
+    def raise_hold(self):
+        if self.may_be_held() and (self.raiser is None or not is_alive(self.raiser)):
+            self.raiser = self.ask("set", self.runs[0], "train.hold=null")
+            self.tell("hold raised")
+
+    def fork(self):
+        """Not where the run has no checkpoint yet, or has passed the step."""
+        if len(self.forks) < FORKS_MAX:
+            number = self.chooser.randrange(len(self.runs))
+            at = self.chooser.choice(("", f"@{self.chooser.randrange(1, STEPS)}"))
+            settings = (f"train.hold={STEPS}",) if number == 0 and self.held_at else ()
+            self.forks.append(self.ask("fork", self.runs[number] + at, *settings, "--name", f"fork-{len(self.forks) + 1}"))
+            self.look = None  # it may have missed this one
+            self.tell("fork")
+
+    def forks_are_over(self):
+        """All that a client lists: also those whose own client was never told of them. Their rows are in .ended then."""
+        if any(is_alive(client) for client in (*self.forks, self.look) if client):
+            return False
+        if self.look and self.look.child.returncode == 0:
+            self.ended = [row for row in json.loads(self.look.output()) if row["run"].startswith("fork-")]
+            if all(row["state"] in ("done", "failed") for row in self.ended):
+                return True
+        if time.monotonic() > self.next_look:
+            self.next_look = time.monotonic() + 1
+            self.look = self.ask("runs", "--json")
+        return False
+
+    def check_forks(self, expected):
+        """They end where their parents did, whose steps they went on with."""
+        for fork in self.ended:
+            # what it began with went with the store; or its parent had passed the step before it could be told to stand there
+            is_lost = self.counts["store emptied"] and "lost the checkpoint" in fork["message"]
+            if fork["state"] == "failed" and (is_lost or "had passed step" in fork["message"]):
+                self.tell("fork in vain")
+                continue
+            assert (fork["state"], fork["weights_sha256"]) == ("done", expected["weights"]), fork
+            self.tell("fork done")
 
     # Workers
 
@@ -260,11 +309,19 @@ class Storm:
         actions += [self.start] * 8 + [self.kill_all]
         actions += [self.kill_server] * 3 + [self.freeze_server, self.kill_servers] + [self.add_server] * 2
         actions += [self.kill_coordinator] * 2 + [self.freeze_coordinator, self.kill_everything]
+        actions += [self.fork] * 2
+        if self.may_be_held():
+            actions += [self.raise_hold]
         if len(self.runs) > 1:
             actions += [self.set_run] * 4
         if self.redis:
             actions += [self.kill_store, self.freeze_store, self.empty_store]
         self.chooser.choice(actions)()
+
+    def calm(self):
+        if not self.living():
+            self.start()
+        self.raise_hold()
 
     def thaw(self, now):
         for process in [process for process, until in self.frozen.items() if until <= now]:
@@ -275,14 +332,14 @@ class Storm:
             entry[1]()
 
     def rage_until(self, is_over):
-        """Disturbs until the run is over; towards the end only sees to it that somebody works."""
+        """Disturbs until all is over; towards the end only sees to it that somebody works, and may."""
         end, next_strike = time.monotonic() + STORM_SECONDS, 0
         while not is_over():
             now = time.monotonic()
             self.thaw(now)
             self.look_at_store()
-            if now >= next_strike and (now < end or not self.living()):
-                self.strike() if now < end else self.start()
+            if now >= next_strike and (now < end or not self.living() or self.may_be_held()):
+                self.strike() if now < end else self.calm()
                 next_strike = now + self.chooser.expovariate(1 / 0.5)
             assert now < end + SEED_SECONDS - STORM_SECONDS, "the run does not end"
             time.sleep(0.02)
@@ -339,19 +396,22 @@ def train_in_storm(folder, seed, shape, expected):
     watched = []
     has_redis = seed % 2 == 0 and shutil.which("redis-server")
     redis = Redis(folder, appendonly="yes", maxmemory_policy="noeviction") if has_redis else None
-    storm = Storm(seed, folder, redis)
+    storm = Storm(seed, folder, redis, shape[1] * (STEPS // 2 // shape[1]) if seed // 2 % 2 else None)
     at = ("--coordinator", storm.submit_to)
     try:
         collective = "shm" if storm.nodes[0] else "none"
         spec = write_spec(folder, shape, collective)
-        storm.runs = [weir("submit", spec, f"name=storm-{number + 1}", *at).stdout.strip()
-                      for number in range(1 + seed // 3 % RUNS_MAX)]
+        settings = [[f"name=storm-{number + 1}"] for number in range(1 + seed // 3 % RUNS_MAX)]
+        if storm.held_at:
+            settings[0].append(f"train.hold={storm.held_at}")
+        storm.runs = [weir("submit", spec, *own, *at).stdout.strip() for own in settings]
         try:
             watched.extend(Watched(folder, run, seed, at) for run in storm.runs)
-            storm.rage_until(lambda: all(run.is_over() for run in watched))
+            storm.rage_until(lambda: all(run.is_over() for run in watched) and storm.forks_are_over())
             storm.check_processes()
             for run in watched:
                 run.check(expected)
+            storm.check_forks(expected)
         except AssertionError:
             place = storm.keep_logs(seed)
             for number, run in enumerate(watched):

@@ -2,13 +2,15 @@
 B ?= build
 CC = gcc
 BUILD_ID := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+BUILD_DATE := $(or $(shell git log -1 --format=%cs 2>/dev/null),$(shell date +%F))
 PKGS = grpc gpr libprotobuf-c openssl zlib yaml-0.1 jansson hiredis libjpeg libpng libxxhash
 PACKAGES = build-essential pkg-config git libgrpc-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler \
   libdnnl-dev libssl-dev zlib1g-dev libyaml-dev libjansson-dev libhiredis-dev libonnx-dev libjpeg62-turbo-dev \
   libpng-dev libxxhash-dev
 DEMO_PACKAGES = dataset-fashion-mnist
 FUZZ_PACKAGES = clang libclang-rt-14-dev
-CHECK_PACKAGES = libcmocka-dev redis-server redis-sentinel openssl libonnx-testdata clang-format cppcheck python3 python3-venv iproute2
+CHECK_PACKAGES = libcmocka-dev redis-server redis-sentinel openssl libonnx-testdata clang-format cppcheck python3 python3-venv iproute2 \
+  mandoc zsh fish
 # Only root can test containers; an engine that is there already is not replaced by another.
 ifeq ($(shell id -u),0)
   CHECK_PACKAGES += $(shell type dockerd >/dev/null 2>&1 || echo docker.io) docker-compose iptables debootstrap
@@ -40,7 +42,7 @@ TEST_C = $(wildcard tests/unit/*/*.c tests/unit/*/*/*.c tests/conformance/*.c te
 TESTS = $(TEST_C:%.c=$(B)/%)
 
 all: $(PROGRAMS) ## build/weir, build/weir-server, build/weir-worker; weir-cuda.so, where nvcc is
-include worker/backend/cuda/cuda.mk tests/simulation/cuda/simulation.mk docker/dist.mk
+include worker/backend/cuda/cuda.mk tests/simulation/cuda/simulation.mk docker/dist.mk docker/install.mk
 
 $(B)/weir: $(B)/obj/client/main.o
 $(B)/weir-server: $(B)/obj/server/main.o
@@ -64,7 +66,8 @@ $(B)/gen/%.o: $(B)/gen/.done
 # Written, so that what shows it is compiled again, only when it changes.
 $(B)/gen/build_id.h: always
 	@mkdir -p $(@D)
-	$(Q)echo '#define WEIR_BUILD "$(BUILD_ID)"' | cmp -s - $@ || echo '#define WEIR_BUILD "$(BUILD_ID)"' > $@
+	$(Q)printf '#define WEIR_BUILD "%s"\n#define WEIR_BUILD_DATE "%s"\n' "$(BUILD_ID)" "$(BUILD_DATE)" > $@.new; \
+	cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
 # Everything that protoc writes, and the descriptor set that reflection serves.
 $(B)/gen/.done: $(patsubst %,proto/%.proto,$(PROTOS) $(FILE_PROTOS))

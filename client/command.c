@@ -11,6 +11,7 @@
 #include "storage/checkpoint/checkpoint_parts.h"
 #include "storage/store.h"
 
+#define COMMANDS(title)
 #define COMMAND(name) extern const struct command_def command_##name;
 #include "client/command.def"
 #undef COMMAND
@@ -19,8 +20,17 @@ static const struct command_def *const commands[] = {
 #define COMMAND(name) &command_##name,
 #include "client/command.def"
 #undef COMMAND
+#undef COMMANDS
     NULL};
-enum { COMMANDS = sizeof commands / sizeof *commands - 1 };
+enum { COMMANDS_COUNT = sizeof commands / sizeof *commands - 1 };
+
+static const struct command_row rows[] = {
+#define COMMANDS(title) {title, NULL},
+#define COMMAND(name) {NULL, &command_##name},
+#include "client/command.def"
+#undef COMMAND
+#undef COMMANDS
+    {0}};
 
 static const struct command_def *command_find(const struct command_def *const *list, const char *name);
 static int command_unknown(const char *name);
@@ -35,7 +45,7 @@ static int usage_fail(const struct command_def *command, const char *what);
 int command_main(int argc, char **argv) {
   const struct command_def *command;
   if (argc < 2) {
-    help_print(stderr, commands, COMMANDS);
+    help_print(&(struct page){.file = stderr}, rows);
     return EXIT_BAD_INPUT;
   }
   if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
@@ -64,6 +74,14 @@ int command_fail(const struct err *err) {
   }
 }
 
+const struct command_row *command_rows(void) {
+  return rows;
+}
+
+static void show_page(const struct command_def *command) {
+  help_print_command(&(struct page){.file = stdout}, command);
+}
+
 static const struct command_def *command_find(const struct command_def *const *list, const char *name) {
   while (*list && strcmp((*list)->name, name) != 0)
     list++;
@@ -71,12 +89,12 @@ static const struct command_def *command_find(const struct command_def *const *l
 }
 
 static int command_unknown(const char *name) {
-  const char *names[COMMANDS + 1];
+  const char *names[COMMANDS_COUNT + 1];
   const char *near;
-  for (int i = 0; i < COMMANDS; i++)
+  for (int i = 0; i < COMMANDS_COUNT; i++)
     names[i] = commands[i]->name;
-  names[COMMANDS] = "help";
-  near = name[0] == '-' ? NULL : nearest_word(name, names, COMMANDS + 1);
+  names[COMMANDS_COUNT] = "help";
+  near = name[0] == '-' ? NULL : nearest_word(name, names, COMMANDS_COUNT + 1);
   if (near)
     fprintf(stderr, "weir: unknown command '%s'; did you mean '%s'?\n", name, near);
   else
@@ -88,8 +106,16 @@ static int command_unknown(const char *name) {
 static int command_help(int argc, char **argv) {
   const struct command_def *command;
   if (argc == 0) {
-    help_print(stdout, commands, COMMANDS);
+    help_print(&(struct page){.file = stdout}, rows);
     return EXIT_DONE;
+  }
+  if (strcmp(argv[0], "--man") == 0) {
+    struct err err = ERR_NONE;
+    if (argc != 2)
+      err_set(&err, ERR_INVALID, "help: --man is given the folder that the man pages are written into");
+    else
+      help_write_man(argv[1], rows, &err);
+    return err.code ? command_fail(&err) : EXIT_DONE;
   }
   command = command_find(commands, argv[0]);
   if (!command)
@@ -99,7 +125,7 @@ static int command_help(int argc, char **argv) {
     if (!command)
       return EXIT_BAD_INPUT;
   }
-  help_print_command(stdout, command);
+  show_page(command);
   return EXIT_DONE;
 }
 
@@ -117,7 +143,7 @@ static int group_start(const struct command_def *group, int argc, char **argv) {
   const struct command_def *command;
   struct err err = ERR_NONE;
   if (argc > 0 && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0)) {
-    help_print_command(stdout, group);
+    show_page(group);
     return EXIT_DONE;
   }
   if (group->run && (argc == 0 || !is_meant_as_subcommand(group, argv[0])))
@@ -157,7 +183,7 @@ static int command_start(const struct command_def *command, int argc, char **arg
                  argc, argv, &err))
     return usage_fail(command, err.text);
   if (args.wants_help) {
-    help_print_command(stdout, command);
+    show_page(command);
     return EXIT_DONE;
   }
   if (args.n_arguments < command->min_arguments) {

@@ -37,6 +37,15 @@ struct command_def {
   int (*run)(const struct args *args);
 };
 
+/* A row of client/command.def: a command, or the title of those that follow. */
+struct command_row {
+  const char *title; /* "training"; NULL: it is a command */
+  const struct command_def *command;
+};
+
+/* All rows, in order; ends with {0}. */
+const struct command_row *command_rows(void);
+
 /* The whole client: parses argv, runs the command. Returns the exit status. */
 int command_main(int argc, char **argv);
 

@@ -8,13 +8,23 @@
 #include "common/base/nearest.h"
 #include "common/base/size.h"
 
-static const struct option_def cluster_options[] = {
+/* Those of commands that talk to a coordinator, and, the last one, of all. */
+static const struct option_def common_options[] = {
     {.name = "coordinator", .kind = OPTION_TEXT, .value = "HOST:PORT"},
-    {.name = "tls", .kind = OPTION_TEXT, .value = "DIR"},
-    {.name = "insecure", .kind = OPTION_FLAG},
+    {.name = "tls",
+     .kind = OPTION_TEXT,
+     .value = "DIR",
+     .help = "the folder of your certificate, as `weir certs` makes it: the cluster's members have theirs of "
+             "the same authority, and connections are encrypted. Default: $WEIR_TLS, else plaintext to this "
+             "machine alone."},
+    {.name = "insecure",
+     .kind = OPTION_FLAG,
+     .help = "let plaintext go to a coordinator on another machine, without certificates. Default: where "
+             "WEIR_INSECURE is 1."},
+    {.name = "help", .letter = 'h', .kind = OPTION_FLAG, .help = "print this page"},
     {0}};
+static const struct option_def *const help_option = &common_options[3];
 static const char default_coordinator[] = "127.0.0.1:7070";
-static const struct option_def help_option[] = {{.name = "help", .letter = 'h', .kind = OPTION_FLAG}, {0}};
 
 /* What one word of argv names: its row, and the value that came with it behind '='. */
 struct option_use {
@@ -77,21 +87,20 @@ int args_parse(struct args *args, const struct command_syntax *syntax, int argc,
 static int option_find(struct args *args, const char *word, struct option_use *use, struct err *err) {
   bool is_long = word[1] == '-';
   const char *name = word + (is_long ? 2 : 1);
-  const struct option_def *tables[] = {args->options, args->takes_coordinator ? cluster_options : help_option,
-                                       help_option};
+  const struct option_def *tables[] = {args->options, option_common(args->takes_coordinator)};
   size_t length = strcspn(name, "=");
   *use = (struct option_use){.value = name[length] == '=' ? name + length + 1 : NULL};
-  for (int t = 0; t < 3; t++)
+  for (int t = 0; t < 2; t++)
     for (const struct option_def *option = tables[t]; option->name; option++) {
       if (is_long ? strncmp(option->name, name, length) != 0 || option->name[length] != '\0'
                   : length != 1 || option->letter != name[0])
         continue;
       use->option = option;
-      use->slot = t == 0                          ? &args->values[option - args->options]
-                  : option == &cluster_options[0] ? &args->coordinator
-                  : option == &cluster_options[1] ? &args->given_tls
-                  : option == &cluster_options[2] ? &args->given_insecure
-                                                  : NULL;
+      use->slot = t == 0                         ? &args->values[option - args->options]
+                  : option == &common_options[0] ? &args->coordinator
+                  : option == &common_options[1] ? &args->given_tls
+                  : option == &common_options[2] ? &args->given_insecure
+                                                 : NULL;
       return ERR_OK;
     }
   return option_unknown(args, word, err);
@@ -122,9 +131,8 @@ static int option_unknown(const struct args *args, const char *word, struct err 
   int n = 0;
   for (int i = 0; args->options[i].name; i++)
     names[n++] = args->options[i].name;
-  for (int i = 0; args->takes_coordinator && cluster_options[i].name; i++)
-    names[n++] = cluster_options[i].name;
-  names[n++] = help_option->name;
+  for (const struct option_def *option = option_common(args->takes_coordinator); option->name; option++)
+    names[n++] = option->name;
   snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
   near = nearest_word(name + strspn(name, "-"), names, n);
   if (near)
@@ -217,6 +225,10 @@ static int list_read(const char *text, long least, long most, int64_t out[OPTION
     text = *end ? end + 1 : end;
   }
   return n;
+}
+
+const struct option_def *option_common(bool takes_coordinator) {
+  return takes_coordinator ? common_options : help_option;
 }
 
 bool args_flag(const struct args *args, const char *name) {

@@ -33,6 +33,9 @@ struct option_def {
   const char *help;     /* one or more sentences, wrapped by the printer */
 };
 
+/* These, as a table; the help of --coordinator depends on the command. */
+const struct option_def *option_common(bool takes_coordinator);
+
 struct command_def;
 
 /* What a command line may hold. */

@@ -67,7 +67,8 @@ static void plugin_load_once(void) {
   char *path = is_named ? named_path(named) : plugin_path();
   if (!path)
     err_set(&loaded.err, ERR_NOT_FOUND,
-            "there is no %s beside this program or in ../lib: install it there, or name it in WEIR_CUDA",
+            "there is no %s beside this program, in ../lib/weir or in ../lib: install it there, or name it "
+            "in WEIR_CUDA",
             plugin_file);
   else if (is_named || driver_check(&loaded.err) == 0)
     loaded.plugin = plugin_open(path, &loaded.err);
@@ -93,7 +94,7 @@ static int driver_check(struct err *err) {
 
 /* Freed by the caller; NULL: there is none. */
 static char *plugin_path(void) {
-  static const char *const folders[] = {"", "../lib/"};
+  static const char *const folders[] = {"", "../lib/weir/", "../lib/"};
   char self[4096];
   ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
   char *slash;

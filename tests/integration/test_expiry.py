@@ -4,7 +4,8 @@ import os
 import subprocess
 
 from certificates import Authority, point_to
-from harness import PATIENCE, Cluster, Folder, Process, main, program, wait_for, weir
+from gate import Gate
+from harness import PATIENCE, Cluster, Folder, Process, done_event, main, newest_step, program, wait_for, weir
 from test_tls import SETTINGS, client_output, follow, secured, shown, undisturbed, write_spec
 
 DAY_S = 24 * 3600
@@ -92,6 +93,39 @@ def test_a_member_whose_certificate_ends_is_no_member():
         says = f'{folder.file("worker")}/cert.pem: it was valid until'
         wait_for(lambda: " not_joined " in worker.output() and says in worker.output(), "the worker to say why it is refused")
         assert worker.output().count(" joined coordinator=") == 1
+
+
+def ends_in_mid_run(seconds):
+    """False: the worker's certificate, which lives for so long, had ended before the run stood."""
+    with Folder() as folder, contextlib.ExitStack() as stack:
+        authority, gate = Authority(folder), Gate(folder)
+        cluster = stack.enter_context(Cluster(folder, servers=0, workers=0, gate=gate, options=("--tls", authority.folder("coordinator"))))
+        cluster.server_options = ("--tls", authority.folder("server"))
+        cluster.add_server()
+        cluster.add_worker(options=("--tls", authority.folder("worker")))
+        cluster.all_join()
+        client, metrics, says = ("--coordinator", cluster.address, "--tls", authority.folder("client")), folder.file("metrics.jsonl"), "was valid until"
+        spec = write_spec(folder, "workers: {min: 2}\n")
+        certificate = authority.issue(folder.file("guest"), "URI:spiffe://weir/worker/guest,DNS:worker.weir,DNS:member.weir", (-1, seconds / DAY_S))
+        guest = cluster.add_worker(options=("--tls", certificate))
+        gate.stop_at(1)
+        follower = stack.enter_context(Process(program("weir"), "submit", spec, "--follow", "--metrics", metrics, *client))
+        wait_for(lambda: newest_step(metrics) >= 1 or says in guest.output(), "the run to stand")
+        if newest_step(metrics) < 1:
+            return False
+        wait_for(lambda: " lost " in guest.output() and says in guest.output(), "the end of the certificate")
+        gate.open()
+        assert follower.wait() == 0, follower.output()[-3000:]
+        assert done_event(metrics)["weights_sha256"] == undisturbed()
+        assert guest.output().count(" joined coordinator=") == 1
+        return True
+
+
+def test_a_run_goes_on_without_a_worker_whose_certificate_ends():
+    seconds = 8
+    while not ends_in_mid_run(seconds):
+        assert seconds < PATIENCE, "no certificate lives long enough"
+        seconds *= 2
 
 
 def test_a_run_goes_on_without_a_worker_whose_name_is_denied():

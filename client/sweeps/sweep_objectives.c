@@ -28,10 +28,15 @@ const double *sweep_results(const Weir__SweepTrial *trial, size_t at) {
 }
 
 bool sweep_is_on_front(const Weir__SweepInfo *info, const Weir__SweepTrial *trial) {
-  for (size_t i = 0; i < info->n_front; i++)
-    if (info->front[i] == trial->number)
-      return true;
-  return false;
+  size_t low = 0, high = info->n_front; /* ascending */
+  while (low < high) {
+    size_t middle = (low + high) / 2;
+    if (info->front[middle] < trial->number)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < info->n_front && info->front[low] == trial->number;
 }
 
 const char *sweep_objectives_text(const Weir__SweepInfo *info, const Weir__SweepTrial *trial, size_t rung,

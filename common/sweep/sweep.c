@@ -76,6 +76,7 @@ void sweep_free(struct sweep *sweep) {
   for (int i = 0; i < sweep->n_trials; i++)
     trial_fini(sweep, &sweep->trials[i]);
   free(sweep->trials);
+  free(sweep->front.trials);
   arena_fini(&sweep->arena);
   free(sweep->end);
   space_free(sweep->space);

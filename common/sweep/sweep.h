@@ -88,6 +88,15 @@ struct sweep_model {
   const char *sha256;
 };
 
+/* Of a sweep of several objectives: among the trials that have come furthest and have not failed, those that
+   none of them dominates. */
+struct sweep_front {
+  int *trials; /* [n] their numbers, ascending */
+  int n, capacity;
+  int rung;          /* at which they are compared */
+  uint64_t compared; /* pairs of trials, so far */
+};
+
 struct sweep {
   Weir__SweepSpec *spec;
   Weir__RunSpec *base;
@@ -105,6 +114,7 @@ struct sweep {
   struct sweep_earlier *earlier; /* before trial 0 */
   int n_earlier;
   struct arena arena; /* of `earlier` and `models` */
+  struct sweep_front front;
   int n_running;
   double now;           /* virtual */
   bool is_by_arrival;   /* order: arrival */

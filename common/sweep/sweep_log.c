@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/agree/spec.h"
-#include "common/sweep/sweep.h"
+#include "common/sweep/front.h"
 
 static int apply_suggestion(struct sweep *sweep, const Weir__SweepSuggestion *suggestion, struct err *err);
 static int apply_promotion(struct sweep *sweep, const Weir__SweepPromotion *promotion, struct err *err);
@@ -280,6 +280,7 @@ static int apply_result(struct sweep *sweep, const Weir__SweepResult *result, st
     trial->state = SWEEP_TRIAL_FAILED;
     trial->failure = mem_strdup(result->failure);
     trial->is_bad_input = result->bad_input;
+    front_take_failure(sweep, trial);
     return 0;
   }
   trial->results[trial->n_results] =
@@ -287,6 +288,7 @@ static int apply_result(struct sweep *sweep, const Weir__SweepResult *result, st
   memcpy(trial->others + (size_t)trial->n_results * n_others(sweep), others,
          n_others(sweep) * sizeof *others);
   trial->n_results++;
+  front_take_result(sweep, trial);
   trial->state = trial->n_results == sweep->n_rungs ? SWEEP_TRIAL_DONE : SWEEP_TRIAL_WAITING;
   return 0;
 }

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/sweep/front.h"
 #include "server/coordinator/messages/info.h"
 #include "server/coordinator/shell/sweeps.h"
 
@@ -94,11 +93,10 @@ static Weir__SweepTrial *trial_info(const struct shell_sweep *sweep, const struc
 }
 
 static void add_front(const struct sweep *sweep, struct arena *arena, Weir__SweepInfo *info) {
-  int *front = arena_new(arena, (size_t)sweep->n_trials * sizeof *front + 1);
-  int n = sweep->n_objectives > 1 ? front_of(sweep, front) : 0;
-  info->front = arena_new(arena, (size_t)n * sizeof *info->front + 1);
-  for (int i = 0; i < n; i++)
-    info->front[info->n_front++] = (uint32_t)front[i];
+  const struct sweep_front *front = &sweep->front;
+  info->front = arena_new(arena, (size_t)front->n * sizeof *info->front + 1);
+  for (int i = 0; i < front->n; i++)
+    info->front[info->n_front++] = (uint32_t)front->trials[i];
 }
 
 /* Without specs and trials. */

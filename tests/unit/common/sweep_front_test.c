@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@
 #include "common/sweep/sweep_spec.h"
 #include "tests/support/common/sweep_specs.h"
 
-enum { POINTS_MAX = 60, OBJECTIVES_MAX = 4, TRIALS = 80 };
+enum { POINTS_MAX = 60, OBJECTIVES_MAX = 4, TRIALS = 80, MANY = SWEEP_TRIALS_MAX };
 
 #define SEVERAL "objective=[{metric: accuracy}, {metric: loss}]"
 
@@ -83,6 +84,35 @@ static void the_ends_of_a_front_come_first_and_its_crowded_points_last(void **st
   assert_true(order[4] < order[1] && order[1] < order[2]); /* the point amid two that are close is the last */
 }
 
+/* Points of two objectives on one line, of which none dominates another, or anywhere. */
+static void many_points(double *values, int k, bool is_line) {
+  for (int i = 0; i < MANY; i++) {
+    for (int o = 0; o < k; o++)
+      values[i * k + o] = draw(4, (uint64_t)(i * k + o));
+    if (is_line)
+      values[i * k + 1] = -values[i * k];
+  }
+}
+
+static void ten_thousand_points_are_ranked_without_comparing_all_pairs(void **state) {
+  const uint64_t pairs = (uint64_t)MANY * (MANY - 1) / 2;
+  double *values = mem_new(MANY * OBJECTIVES_MAX * sizeof *values);
+  int *ranks = mem_new(MANY * sizeof *ranks);
+  (void)state;
+  for (int is_line = 0; is_line < 2; is_line++) {
+    many_points(values, 2, is_line);
+    assert_true(front_ranks(values, MANY, 2, ranks) <= (uint64_t)MANY * 14); /* 14: its logarithm */
+    for (int o = 2; o < 4; o++) {
+      many_points(values, o + 1, is_line);
+      assert_true(front_ranks(values, MANY, o + 1, ranks) <= pairs);
+    }
+  }
+  many_points(values, 3, false);
+  assert_true(front_ranks(values, MANY, 3, ranks) < pairs / 10);
+  free(values);
+  free(ranks);
+}
+
 /* What a trial is worth, by its number. */
 static struct sweep_outcome outcome_of(const struct sweep_trial *trial) {
   return (struct sweep_outcome){.value = floor(20 * draw(5, trial->number)) / 20,
@@ -124,8 +154,9 @@ static void a_sweep_has_the_front_of_its_trials_and_the_same_log_in_any_order(vo
                                          "search={name: tpe, seed: 2}"};
   struct sweep *sweep = sweep_of(sweep_asha_text, settings, 4);
   struct sweep *backwards = sweep_of(sweep_asha_text, settings, 4);
+  const struct sweep_front *front = &sweep->front;
   double values[2 * POINTS_MAX];
-  int front[POINTS_MAX], n = 0, trials[POINTS_MAX], n_front, found = 0;
+  int n = 0, trials[POINTS_MAX], found = 0;
   bool is_best_there = false;
   size_t size, size_backwards;
   uint8_t *bytes = run_to_end(sweep, false, &size);
@@ -142,26 +173,137 @@ static void a_sweep_has_the_front_of_its_trials_and_the_same_log_in_any_order(vo
     values[2 * n + 1] = outcome.others[0];
     trials[n++] = i;
   }
-  n_front = front_of(sweep, front);
   for (int i = 0; i < n; i++) {
     bool is_front = true;
     for (int j = 0; j < n; j++)
       is_front &= !is_dominated(values, 2, j, i);
     if (is_front)
-      assert_int_equal(front[found++], trials[i]);
+      assert_int_equal(front->trials[found++], trials[i]);
   }
-  assert_int_equal(found, n_front);
+  assert_int_equal(found, front->n);
   assert_true(found > 1);
-  for (int i = 0; i < n_front; i++) {
+  for (int i = 0; i < front->n; i++) {
     const struct sweep_trial *best = sweep_best(sweep);
-    assert_true(sweep_value(sweep, best, 0) >= sweep_value(sweep, &sweep->trials[front[i]], 0));
-    is_best_there |= front[i] == (int)best->number;
+    assert_true(sweep_value(sweep, best, 0) >= sweep_value(sweep, &sweep->trials[front->trials[i]], 0));
+    is_best_there |= front->trials[i] == (int)best->number;
   }
   assert_true(is_best_there);
   free(bytes);
   free(bytes_backwards);
   sweep_free(sweep);
   sweep_free(backwards);
+}
+
+/* A trial begins, with some value. */
+static void begin(struct sweep *sweep) {
+  Weir__SweepRecord record = WEIR__SWEEP_RECORD__INIT;
+  Weir__SweepSuggestion suggestion = WEIR__SWEEP_SUGGESTION__INIT;
+  Weir__SweepValue value = WEIR__SWEEP_VALUE__INIT, *values[] = {&value};
+  struct err err = ERR_NONE;
+  value.path = "train.optimizer.lr";
+  value.value = "0.1";
+  suggestion.trial = (uint32_t)sweep->n_trials;
+  suggestion.values = values;
+  suggestion.n_values = 1;
+  record.suggestion = &suggestion;
+  assert_int_equal(sweep_apply(sweep, &record, &err), 0);
+}
+
+/* It comes to its next rung with these values, of which less is better; NULL: it fails. */
+static void come(struct sweep *sweep, uint32_t trial, const double *at) {
+  Weir__SweepRecord record = WEIR__SWEEP_RECORD__INIT;
+  Weir__SweepResult result = WEIR__SWEEP_RESULT__INIT;
+  char texts[OBJECTIVES_MAX][40], *others[OBJECTIVES_MAX];
+  struct err err = ERR_NONE;
+  for (int o = 0; at && o < sweep->n_objectives; o++) {
+    snprintf(texts[o], sizeof texts[o], "%.17g", sweep->are_max[o] ? -at[o] : at[o]);
+    others[o] = texts[o];
+  }
+  result.trial = trial;
+  result.rung = (uint32_t)sweep->trials[trial].n_results;
+  result.value = at ? others[0] : NULL;
+  result.failure = at ? NULL : "its training diverges";
+  result.others = others + 1;
+  result.n_others = at ? (size_t)sweep->n_objectives - 1 : 0;
+  record.result = &result;
+  assert_int_equal(sweep_apply(sweep, &record, &err), 0);
+}
+
+static void promote(struct sweep *sweep, uint32_t trial) {
+  Weir__SweepRecord record = WEIR__SWEEP_RECORD__INIT;
+  Weir__SweepPromotion promotion = WEIR__SWEEP_PROMOTION__INIT;
+  struct err err = ERR_NONE;
+  promotion.trial = trial;
+  promotion.rung = (uint32_t)sweep->trials[trial].n_results;
+  record.promotion = &promotion;
+  assert_int_equal(sweep_apply(sweep, &record, &err), 0);
+}
+
+/* By the definition, from all trials. */
+static void assert_front(const struct sweep *sweep, double values[][OBJECTIVES_MAX]) {
+  int furthest = 0, n = 0;
+  for (int i = 0; i < sweep->n_trials; i++)
+    if (sweep->trials[i].state != SWEEP_TRIAL_FAILED && sweep->trials[i].n_results > furthest)
+      furthest = sweep->trials[i].n_results;
+  for (int i = 0; i < sweep->n_trials; i++) {
+    bool is_there = furthest > 0 && sweep->trials[i].n_results == furthest &&
+                    sweep->trials[i].state != SWEEP_TRIAL_FAILED;
+    for (int j = 0; j < sweep->n_trials && is_there; j++)
+      is_there = sweep->trials[j].n_results < furthest || sweep->trials[j].state == SWEEP_TRIAL_FAILED ||
+                 !is_dominated(values[0], OBJECTIVES_MAX, j, i);
+    if (is_there)
+      assert_int_equal(sweep->front.trials[n++], i);
+  }
+  assert_int_equal(n, sweep->front.n);
+}
+
+/* Of k objectives, two at least; those behind the second have no metric. */
+static struct sweep *bare_sweep(const char *schedule, int k) {
+  const char *settings[] = {SEVERAL, schedule, "budget={trials: 10000}", "concurrency=60",
+                            "space={train.optimizer.lr: {log: [0.001, 1]}}"};
+  struct sweep *sweep = sweep_of(sweep_asha_text, settings, 5);
+  sweep->n_objectives = k;
+  return sweep;
+}
+
+static void a_sweeps_front_goes_along_with_results_and_failures(void **state) {
+  (void)state;
+  for (uint64_t seed = 0; seed < 40; seed++) {
+    struct sweep *sweep = bare_sweep("schedule={name: none, rungs: [1, 2, 3]}", 2);
+    double values[POINTS_MAX][OBJECTIVES_MAX] = {{0}};
+    for (int i = 0; i < POINTS_MAX; i++)
+      begin(sweep);
+    for (uint64_t turn = 0; turn < 3 * POINTS_MAX; turn++) {
+      uint32_t number = (uint32_t)(random_bits(seed, 3 * turn) % POINTS_MAX);
+      struct sweep_trial *trial = &sweep->trials[number];
+      if (trial->state == SWEEP_TRIAL_DONE || trial->state == SWEEP_TRIAL_FAILED)
+        continue;
+      if (trial->state == SWEEP_TRIAL_WAITING)
+        promote(sweep, number);
+      for (int o = 0; o < 2; o++) /* few values, so that some are equal */
+        values[number][o] = floor(8 * draw(seed, 3 * turn + 1 + (uint64_t)o));
+      come(sweep, number, random_bits(seed + 99, turn) % 5 ? values[number] : NULL);
+      assert_front(sweep, values);
+    }
+    sweep_free(sweep);
+  }
+}
+
+static void a_front_of_ten_thousand_trials_is_there_without_comparing_any_of_them_again(void **state) {
+  (void)state;
+  for (int k = 2; k <= 3; k++) {
+    struct sweep *sweep = bare_sweep("schedule={name: none}", k);
+    double at[OBJECTIVES_MAX];
+    for (int i = 0; i < MANY; i++) {
+      for (int o = 0; o < OBJECTIVES_MAX; o++)
+        at[o] = draw(7, (uint64_t)(i * OBJECTIVES_MAX + o));
+      begin(sweep);
+      come(sweep, (uint32_t)i, at);
+    }
+    assert_in_range(sweep->front.n, 5, 200);
+    assert_true(sweep->front.compared < (uint64_t)MANY * 100);
+    sweep_free(sweep);
+  }
 }
 
 /* Two dimensions u and v: u is the trade between the objectives, and v is best at one place for both. */
@@ -241,6 +383,9 @@ static void a_list_of_one_objective_is_that_objective(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fronts_are_those_that_peeling_finds),
+      cmocka_unit_test(ten_thousand_points_are_ranked_without_comparing_all_pairs),
+      cmocka_unit_test(a_sweeps_front_goes_along_with_results_and_failures),
+      cmocka_unit_test(a_front_of_ten_thousand_trials_is_there_without_comparing_any_of_them_again),
       cmocka_unit_test(the_ends_of_a_front_come_first_and_its_crowded_points_last),
       cmocka_unit_test(a_sweep_has_the_front_of_its_trials_and_the_same_log_in_any_order),
       cmocka_unit_test(tpe_comes_closer_to_the_set_than_random_does),

@@ -409,7 +409,9 @@ static const struct option_def sweep_options[] = {
      .kind = OPTION_TEXT,
      .value = "DIR",
      .help = "where the results go. Default: weir-out/NAME, after the sweep's name."},
-    {.name = "resume", .kind = OPTION_FLAG, .help = "go on with the sweep that --out holds."},
+    {.name = "resume",
+     .kind = OPTION_FLAG,
+     .help = "go on with the sweep that --out holds, also if it has ended and SPEC has a larger budget now."},
     {.name = "force", .kind = OPTION_FLAG, .help = "replace the run or sweep that --out holds."},
     {0}};
 

@@ -50,6 +50,14 @@ static int read_setting(const char *setting, Weir__SweepBudget *budget, struct e
   return not_a_budget(setting, err);
 }
 
+/* A sweep that ended with its private cluster is on none that could be asked. */
+static void explain(struct err *err) {
+  if (err->code == ERR_UNAVAILABLE || err->code == ERR_NOT_FOUND)
+    err_append(err,
+               "; a sweep that `weir sweep SPEC` ran on a private cluster is extended by that command with "
+               "--resume and a larger budget, as in `weir sweep SPEC budget.trials=120 --resume`");
+}
+
 static int extend_run(const struct args *args) {
   Weir__ExtendSweepRequest request = WEIR__EXTEND_SWEEP_REQUEST__INIT;
   Weir__SweepBudget budget = WEIR__SWEEP_BUDGET__INIT;
@@ -64,6 +72,7 @@ static int extend_run(const struct args *args) {
   if (!err.code && connection_open(&connection, args->coordinator, &args->security, &err) == 0 &&
       connection_call(&connection, RPC_EXTEND_SWEEP, &request, (void **)&info, &err) == 0)
     sweep_print(stdout, info);
+  explain(&err);
   message_free(info);
   connection_close(&connection);
   return err.code ? command_fail(&err) : EXIT_DONE;
@@ -95,10 +104,13 @@ const struct command_def command_sweep_extend = {
     .min_arguments = 2,
     .max_arguments = 4,
     .takes_coordinator = true,
-    .description = "Raises a budget that SWEEP has. If SWEEP has ended, it goes on: its searcher knows all "
-                   "results, and trials that waited at a rung or were under way go on from there. New "
-                   "budget.seconds count from now on. With the schedules halving and pbt budget.trials "
-                   "cannot be raised, since all trials begin together.",
+    .description =
+        "Raises a budget that SWEEP has. If SWEEP has ended, it goes on: its searcher knows all "
+        "results, and trials that waited at a rung or were under way go on from there. New "
+        "budget.seconds count from now on. With the schedules halving and pbt budget.trials "
+        "cannot be raised, since all trials begin together.\n\nSWEEP is on a cluster. One that `weir sweep "
+        "SPEC` ran on a private cluster is extended by the same command with --resume and a larger "
+        "budget in SPEC.",
     .options = no_options,
     .examples = "weir sweep extend lenet-search budget.trials=120\n",
     .run = extend_run,

@@ -9,6 +9,7 @@
 #include "client/files/result_dir.h"
 #include "client/files/run_file.h"
 #include "client/sweeps/sweep_follow.h"
+#include "client/sweeps/sweep_resume.h"
 #include "client/sweeps/sweep_table.h"
 #include "common/base/memory.h"
 #include "common/base/message.h"
@@ -19,7 +20,8 @@ struct private_sweep {
   const struct args *args;
   const struct sweep_submission *sweep;
   char *out, *absolute, *data_root;
-  struct run_file file; /* of the folder: its run is the sweep */
+  struct run_file file;     /* of the folder: its run is the sweep */
+  Weir__SweepBudget growth; /* of one that goes on */
   struct private_cluster cluster;
   struct connection connection;
   Weir__SweepInfo *info;
@@ -62,6 +64,17 @@ static int folder_begin(struct private_sweep *own, struct err *err) {
   return err->code;
 }
 
+static int folder_resume(struct private_sweep *own, struct err *err) {
+  struct sweep_folder folder = {.path = own->out, .file = &own->file};
+  char *store;
+  if (result_dir_reopen(own->out, &own->absolute, err) || run_file_read(own->absolute, &own->file, err))
+    return err->code;
+  folder.store = store = mem_printf("file://%s/store", own->absolute);
+  sweep_resume_check(own->sweep, &folder, &own->growth, err);
+  free(store);
+  return err->code;
+}
+
 static int prepare(struct private_sweep *own, struct err *err) {
   const struct args *args = own->args;
   if (own->sweep->spec->n_from > 0) {
@@ -76,10 +89,7 @@ static int prepare(struct private_sweep *own, struct err *err) {
   if (args_flag(args, "resume") && args_flag(args, "force"))
     return err_set(err, ERR_INVALID,
                    "--resume goes on with the sweep in --out, --force removes it: choose one");
-  if (!args_flag(args, "resume"))
-    return folder_begin(own, err);
-  return result_dir_reopen(own->out, &own->absolute, err) ? (int)err->code
-                                                          : run_file_read(own->absolute, &own->file, err);
+  return args_flag(args, "resume") ? folder_resume(own, err) : folder_begin(own, err);
 }
 
 static int launch(struct private_sweep *own, struct err *err) {
@@ -100,9 +110,16 @@ static int launch(struct private_sweep *own, struct err *err) {
   return 0;
 }
 
+static int sweep_begin(struct private_sweep *own, struct err *err) {
+  if (own->file.run)
+    return sweep_resume_extend(&own->connection, own->file.run, &own->growth, err);
+  return submission_send(&own->sweep->submission, &own->connection, &own->file.run, err)
+             ? (int)err->code
+             : run_file_write(own->absolute, &own->file, err);
+}
+
 static int run(struct private_sweep *own, struct err *err) {
-  if (!own->file.run && (submission_send(&own->sweep->submission, &own->connection, &own->file.run, err) ||
-                         run_file_write(own->absolute, &own->file, err)))
+  if (sweep_begin(own, err))
     return err->code;
   printf("sweep       %s\n", own->file.run);
   fflush(stdout);

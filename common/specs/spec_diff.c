@@ -1,4 +1,4 @@
-/* Do two specs ask for the same run? */
+/* Do two specs ask for the same run, or the same sweep? */
 #include "common/specs/spec_diff.h"
 
 #include <inttypes.h>
@@ -32,6 +32,47 @@ bool spec_differs(const Weir__RunSpec *now, const Weir__RunSpec *was, bool (*may
                   char *text, size_t size) {
   struct comparison at = {.may_differ = may_differ, .text = text, .size = size};
   return message_differs(&at, now, was);
+}
+
+static bool is_compared_otherwise(const char *path) {
+  return strcmp(path, "budget") == 0 || strcmp(path, "spec") == 0 || strcmp(path, "space") == 0;
+}
+
+static bool has_dimension(const Weir__SweepSpec *spec, const char *path) {
+  for (size_t i = 0; i < spec->n_space; i++)
+    if (strcmp(spec->space[i]->path, path) == 0)
+      return true;
+  return false;
+}
+
+/* The dimensions are the same, in the same order: a searcher's draws go by it. */
+static bool space_differs(struct comparison *at, const Weir__SweepSpec *now, const Weir__SweepSpec *was) {
+  for (size_t i = 0; i < now->n_space; i++)
+    if (!has_dimension(was, now->space[i]->path)) {
+      snprintf(at->text, at->size, "space.%s is given and was not", now->space[i]->path);
+      return true;
+    }
+  for (size_t i = 0; i < was->n_space; i++)
+    if (!has_dimension(now, was->space[i]->path)) {
+      snprintf(at->text, at->size, "space.%s is not given and was", was->space[i]->path);
+      return true;
+    }
+  for (size_t i = 0; i < now->n_space; i++) {
+    const char *path = now->space[i]->path;
+    if (strcmp(path, was->space[i]->path) != 0) {
+      snprintf(at->text, at->size, "space.%s is entry %zu, where %s was", path, i + 1, was->space[i]->path);
+      return true;
+    }
+    snprintf(at->path, sizeof at->path, "space.%s", path);
+    if (message_differs(at, now->space[i], was->space[i]))
+      return true;
+  }
+  return false;
+}
+
+bool sweep_spec_differs(const Weir__SweepSpec *now, const Weir__SweepSpec *was, char *text, size_t size) {
+  struct comparison at = {.may_differ = is_compared_otherwise, .text = text, .size = size};
+  return message_differs(&at, now, was) || space_differs(&at, now, was);
 }
 
 static bool message_differs(struct comparison *at, const void *now, const void *was) {

@@ -2,8 +2,10 @@
 import os
 import signal
 
-from harness import Cluster, Folder, kept, main, wait_for
+from harness import Cluster, Folder, kept, main, wait_for, weir
 from test_sweep import Sweep, write_sweep
+
+PRIVATE = {**os.environ, "WEIR_COORDINATOR": ""}
 
 
 def extended(sweep, trials):
@@ -80,6 +82,95 @@ def test_a_sweep_whose_seconds_have_passed_needs_new_ones():
         sweep.ask("extend", sweep.id, "budget.trials=501", "budget.seconds=3600")
         wait_for(lambda: sweep.info()["has_best"], "a result")
         sweep.ask("stop", sweep.id)
+
+
+def private(path, out, *settings, **options):
+    return weir("sweep", path, *settings, "--out", out, env=PRIVATE, **options)
+
+
+def stored_log(out):
+    """The bytes of each record."""
+    sweeps = os.path.join(out, "store", "records", "sweeps")
+    folder = os.path.join(sweeps, os.listdir(sweeps)[0], "log")
+    log = []
+    for name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, name), "rb") as file:
+            log.append(file.read())
+    return log
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def test_a_private_sweep_that_is_resumed_with_a_larger_budget_is_that_of_the_larger_budget():
+    with Folder() as folder:
+        path, grown, whole = write_sweep(folder), folder.file("grown"), folder.file("whole")
+        one = ("concurrency=1", "search={name: tpe, seed: 2, n_startup_trials: 2}")  # every decision waits for all before it
+        private(path, whole, *one, "budget.trials=7")
+        private(path, grown, *one, "budget.trials=4")
+        before = stored_log(grown)
+        shown = private(path, grown, *one, "budget.trials=7", "--resume").stdout
+        log = stored_log(grown)
+        assert log[:len(before)] == before
+        assert log[:len(before) - 1] + log[len(before) + 1:] == stored_log(whole)  # without its end, and the extension
+        assert read(os.path.join(grown, "trials.jsonl")) == read(os.path.join(whole, "trials.jsonl"))
+        assert read(os.path.join(grown, "best.onnx")) == read(os.path.join(whole, "best.onnx"))
+        again = private(path, grown, *one, "budget.trials=7", "--resume").stdout
+        assert stored_log(grown) == log and again.split("best: ")[1] == shown.split("best: ")[1]
+
+
+def test_a_private_sweep_of_trials_side_by_side_goes_on_behind_what_it_had():
+    with Folder() as folder:
+        path, out = write_sweep(folder, trials=4), folder.file("out")
+        private(path, out, "budget.seconds=0.001", status=1)  # which pass before any result
+        before = stored_log(out)
+        error = private(path, out, "budget.seconds=0.001", "budget.trials=5", "--resume", status=2).stderr
+        assert error.count("\n") == 1 and "have passed: raise them, too" in error, error
+        assert "trial 4" in private(path, out, "budget.seconds=3600", "budget.trials=5", "--resume").stdout
+        log = stored_log(out)
+        assert log[:len(before)] == before and len(log) > len(before) + 5
+
+
+def test_a_private_sweep_is_resumed_with_no_other_spec():
+    with Folder() as folder:
+        path, out, spec = write_sweep(folder, schedule="{name: none}", trials=2), folder.file("out"), folder.file("spec-2-12.yaml")
+        private(path, out)
+        log, lines = stored_log(out), read(path).decode().splitlines()
+        space = "train.optimizer.momentum: [0, 0.5, 0.9], train.batch: [24, 48]"
+        for setting, text in (("search={name: sobol, seed: 4}", "search.name is 'sobol' and was 'random'"),
+                              ("concurrency=2", "concurrency is 2 and was 3"),
+                              ("objective={metric: loss}", "objective.metric is 'loss' and was 'accuracy'"),
+                              (f"space={{train.optimizer.lr: {{log: [0.01, 0.5]}}, {space}}}",
+                               "space.train.optimizer.lr.log[0] is 0.01 and was 0.001"),
+                              (f"space={{{space}}}", "space.train.optimizer.lr is not given and was"),
+                              (f"space={{{space}, train.optimizer.lr: {{log: [0.001, 0.5]}}}}",
+                               "space.train.optimizer.momentum is entry 1, where train.optimizer.lr was"),
+                              ("budget.trials=1", "budget.trials is 1 and was 2: a budget can only be raised"),
+                              ("budget={seconds: 90}", "budget.trials is not given and was 2"),
+                              ("budget.seconds=90", "budget.seconds is 90 and was not given")):
+            error = private(path, out, setting, "--resume", status=2)
+            assert error.stderr.count("\n") == 1 and text in error.stderr and not error.stdout, error.stderr
+        number = next(at for at, line in enumerate(lines, 1) if line.startswith("concurrency"))
+        folder.file("other.yaml", "\n".join(lines).replace("concurrency: 3", "concurrency: 1") + "\n")
+        error = private(folder.file("other.yaml"), out, "--resume", status=2).stderr
+        assert f"other.yaml:{number}: concurrency is 1 and was 3" in error, error
+        text = read(spec).decode()
+        folder.file("spec-2-12.yaml", text.replace("seed: 3", "seed: 4"))
+        error = private(path, out, "--resume", status=2).stderr
+        assert error.count("\n") == 1 and "spec-2-12.yaml:" in error and "train.seed is 4 and was 3" in error, error
+        folder.file("spec-2-12.yaml", text)
+        folder.model("mlp", "--hidden", 16, "--seed", 6)
+        assert "the model is another one" in private(path, out, "--resume", status=2).stderr
+        assert stored_log(out) == log
+
+
+def test_extend_says_how_a_private_sweep_is_extended():
+    with Folder() as folder, Cluster(folder, workers=0) as cluster:
+        for address, status in ((cluster.address, 2), ("127.0.0.1:1", 3)):
+            error = weir("sweep", "extend", "search-012345", "budget.trials=9", "--coordinator", address, status=status).stderr
+            assert error.count("\n") == 1 and "weir sweep SPEC budget.trials=120 --resume" in error, error
 
 
 def test_a_sweep_that_is_over_is_deleted_with_its_runs():

@@ -303,10 +303,9 @@ static void stop_sweep(struct coordinator_service *shell, struct rpc_call *call,
 
 static void extend_sweep(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
   const Weir__ExtendSweepRequest *request = message;
-  const Weir__SweepBudget none = WEIR__SWEEP_BUDGET__INIT;
   struct shell_sweep *sweep = find_sweep(shell, call, request->sweep);
   if (sweep)
-    shell_wish_extension(shell, call, sweep, request->budget ? request->budget : &none);
+    shell_wish_extension(shell, call, sweep, request);
 }
 
 static void delete_sweep(struct coordinator_service *shell, struct rpc_call *call, const void *message) {

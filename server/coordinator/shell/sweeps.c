@@ -215,11 +215,15 @@ void shell_sweeps_fini(struct coordinator_service *shell) {
   shell->sweeps = NULL;
 }
 
-static bool have_seconds_passed(const struct shell_sweep *sweep) {
-  const Weir__SweepBudget *budget = sweep->sweep->spec->budget;
+/* Since when its budget.seconds count. */
+static int64_t passed_ms(const struct shell_sweep *sweep, int64_t now_unix_ms) {
   int64_t from_ms = sweep->sweep->from_unix_ms;
-  from_ms = from_ms ? from_ms : sweep->head->submitted_unix_ms;
-  return budget->has_seconds && (double)(clock_unix_ms() - from_ms) / 1e3 >= budget->seconds;
+  return now_unix_ms - (from_ms ? from_ms : sweep->head->submitted_unix_ms);
+}
+
+static bool have_seconds_passed(const struct shell_sweep *sweep, int64_t now_unix_ms) {
+  const Weir__SweepBudget *budget = sweep->sweep->spec->budget;
+  return budget->has_seconds && (double)passed_ms(sweep, now_unix_ms) / 1e3 >= budget->seconds;
 }
 
 /* The log first, then what it says. */
@@ -230,7 +234,7 @@ static void sweep_turn(struct coordinator_service *shell, struct shell_sweep *sw
   }
   if (sweep->is_deciding)
     return; /* the turn comes when that is done */
-  if (have_seconds_passed(sweep))
+  if (have_seconds_passed(sweep, clock_unix_ms()))
     shell_sweep_end(shell, sweep, "budget.seconds have passed");
   observe(shell, sweep);
   shell_sweep_kind_note(shell, sweep);
@@ -328,8 +332,17 @@ static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *tri
   shell_sweep_tell(sweep, trial, &outcome);
 }
 
+/* What the sweep has used of its budget.seconds; the time after they had passed is not of it. */
+static int64_t used_ms(const struct shell_sweep *sweep, int64_t now_unix_ms) {
+  return have_seconds_passed(sweep, now_unix_ms) ? (int64_t)(sweep->sweep->spec->budget->seconds * 1e3)
+                                                 : passed_ms(sweep, now_unix_ms);
+}
+
 int shell_sweep_extend(struct coordinator_service *shell, struct shell_sweep *sweep,
-                       const Weir__SweepBudget *budget, struct err *err) {
+                       const Weir__ExtendSweepRequest *request, struct err *err) {
+  const Weir__SweepBudget none = WEIR__SWEEP_BUDGET__INIT;
+  const Weir__SweepBudget *budget = request->budget ? request->budget : &none;
+  const int64_t now_unix_ms = clock_unix_ms();
   Weir__SweepExtension extension = WEIR__SWEEP_EXTENSION__INIT;
   Weir__SweepRecord record = WEIR__SWEEP_RECORD__INIT;
   if (sweep->extension || sweep->is_deleting)
@@ -337,13 +350,12 @@ int shell_sweep_extend(struct coordinator_service *shell, struct shell_sweep *sw
                    sweep->is_deleting ? "deleted" : "extended");
   if (sweep_check_extension(sweep->sweep, budget, err))
     return err->code;
-  if (!budget->has_seconds && have_seconds_passed(sweep))
-    return err_set(err, ERR_INVALID,
-                   "the budget.seconds of sweep '%s' have passed: give it as many as it is to go on for, too",
-                   sweep->id);
+  if (!budget->has_seconds && have_seconds_passed(sweep, now_unix_ms))
+    return err_set(err, ERR_INVALID, "the budget.seconds of sweep '%s' have passed: %s", sweep->id,
+                   request->counts_used ? "raise them, too" : "give it as many as it is to go on for, too");
   extension.budget = (Weir__SweepBudget *)budget;
   extension.has_from_unix_ms = budget->has_seconds;
-  extension.from_unix_ms = clock_unix_ms();
+  extension.from_unix_ms = now_unix_ms - (request->counts_used ? used_ms(sweep, now_unix_ms) : 0);
   record.extension = &extension;
   sweep->extension = message_copy(&record);
   if (!sweep->is_deciding)

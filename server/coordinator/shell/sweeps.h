@@ -66,10 +66,10 @@ struct live_model *sweep_find_model(struct coordinator_service *shell, const str
 bool sweep_has_ended(const struct shell_sweep *sweep);
 /* Ends it, if it has not ended: at once, or when what is being decided is. reason: a literal. */
 void shell_sweep_end(struct coordinator_service *shell, struct shell_sweep *sweep, const char *reason);
-/* Gives it a larger budget: at once, or once `searching` is done. Errors: INVALID, naming the key. BUSY:
-   another waits. */
+/* Gives it the request's larger budget: at once, or once `searching` is done. Errors: INVALID, naming the
+   key. BUSY: another waits. */
 int shell_sweep_extend(struct coordinator_service *shell, struct shell_sweep *sweep,
-                       const Weir__SweepBudget *budget, struct err *err);
+                       const Weir__ExtendSweepRequest *request, struct err *err);
 /* It is no longer in the store. */
 void shell_sweep_deleted(struct coordinator_service *shell, const char *id);
 /* The jobs have written what they were given, or could not. */
@@ -99,7 +99,7 @@ void shell_reply_sweep(struct coordinator_service *shell, struct rpc_call *call,
 /* wishes.c */
 /* Extends it, and answers the call once the store has that. */
 void shell_wish_extension(struct coordinator_service *shell, struct rpc_call *call, struct shell_sweep *sweep,
-                          const Weir__SweepBudget *budget);
+                          const Weir__ExtendSweepRequest *request);
 /* Ends it, and answers the call once the store has that. */
 void shell_wish_end(struct coordinator_service *shell, struct rpc_call *call, struct shell_sweep *sweep,
                     const char *reason);

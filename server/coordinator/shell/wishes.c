@@ -46,11 +46,11 @@ void shell_wish_end(struct coordinator_service *shell, struct rpc_call *call, st
 }
 
 void shell_wish_extension(struct coordinator_service *shell, struct rpc_call *call, struct shell_sweep *sweep,
-                          const Weir__SweepBudget *budget) {
+                          const Weir__ExtendSweepRequest *request) {
   struct err err = ERR_NONE;
   if (!has_room(shell, call))
     return;
-  if (shell_sweep_extend(shell, sweep, budget, &err))
+  if (shell_sweep_extend(shell, sweep, request, &err))
     rpc_call_finish(call, &err);
   else
     wish_add(shell, &(struct wish){.call = call, .sweep = mem_strdup(sweep->id), .is_extension = true});

@@ -4,6 +4,7 @@
 
 #include "common/agree/float_setting.h"
 #include "common/agree/random.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/base/message.h"
@@ -304,6 +305,55 @@ static void a_coordinator_whose_libm_computes_otherwise_suggests_nothing(void **
   free(id);
 }
 
+/* Since when the sweep's seconds count then. */
+static int64_t extend_seconds(struct service_fixture *f, char *id, double seconds) {
+  Weir__ExtendSweepRequest extend = WEIR__EXTEND_SWEEP_REQUEST__INIT;
+  Weir__SweepBudget budget = WEIR__SWEEP_BUDGET__INIT;
+  Weir__SweepInfo *info;
+  int64_t from_unix_ms = 0;
+  budget.has_seconds = true;
+  budget.seconds = seconds;
+  extend.sweep = id;
+  extend.budget = &budget;
+  extend.counts_used = true;
+  message_free(sweep_change(f, RPC_EXTEND_SWEEP, &extend));
+  info = sweep_page(f, id, UINT32_MAX, 0);
+  for (size_t i = 0; i < info->n_records; i++)
+    if (info->records[i]->extension)
+      from_unix_ms = info->records[i]->extension->from_unix_ms;
+  message_free(info);
+  return from_unix_ms;
+}
+
+static bool is_over(struct service_fixture *f, const char *id) {
+  Weir__SweepInfo *info = sweep_page(f, id, UINT32_MAX, UINT64_MAX);
+  bool is_over = *info->end != '\0';
+  message_free(info);
+  return is_over;
+}
+
+static void seconds_that_a_sweep_has_used_count_where_it_is_told_so(void **state) {
+  static const char *const long_time = "budget={trials: 500, seconds: 3600}",
+                           *const short_time = "budget={trials: 500, seconds: 0.05}";
+  struct service_fixture *f = *state;
+  Weir__SweepInfo *info;
+  int64_t ended_unix_ms, from_unix_ms;
+  char *id;
+  sweeps_prepare(f);
+  id = sweep_search(f, sweep_tries_text, &long_time, 1);
+  info = sweep_page(f, id, UINT32_MAX, UINT64_MAX);
+  assert_int_equal(extend_seconds(f, id, 7200), info->submitted_unix_ms);
+  assert_int_equal(extend_seconds(f, id, 9000), info->submitted_unix_ms);
+  message_free(info);
+  free(id);
+  id = sweep_search(f, sweep_tries_text, &short_time, 1);
+  AWAIT(is_over(f, id));
+  ended_unix_ms = clock_unix_ms();
+  from_unix_ms = extend_seconds(f, id, 3600);
+  assert_in_range(from_unix_ms, ended_unix_ms - 50, clock_unix_ms() - 50); /* not the time since its end */
+  free(id);
+}
+
 static void a_trial_has_a_run_for_each_repeat_and_lets_all_go_when_one_fails(void **state) {
   static const char *const settings[] = {"repeats=3", "concurrency=1"};
   struct service_fixture *f = *state;
@@ -344,6 +394,7 @@ int main(void) {
       TEST(a_watcher_is_told_only_the_trials_that_have_changed),
       TEST(the_store_keeps_the_kind_of_what_computes_a_sweep),
       TEST(a_coordinator_whose_libm_computes_otherwise_suggests_nothing),
+      TEST(seconds_that_a_sweep_has_used_count_where_it_is_told_so),
       TEST(a_trial_has_a_run_for_each_repeat_and_lets_all_go_when_one_fails),
       TEST(garbage_is_refused_and_leaves_no_sweep),
   };

@@ -1,11 +1,12 @@
 """Searchers beside Optuna's samplers, and bohb beside HpBandSter, whose authors wrote the paper: the regret on Branin (2
 dimensions) and Hartmann6 (6) after 100 trials, one trial at a time, 60 seeds each (20 of gp, whose peer is slow). Prints
 medians and fails where ours is worse than the margin allows. Run by bench.py in the environment of
-tests/bench/requirements.txt; arguments: the search_bench program, and names of searchers (all).
+tests/bench/requirements.txt; arguments: the search_bench program, and names of searchers (all). A peer has LIMIT_SECONDS for
+its seeds; where that is not enough, both sides have as many as it came to.
 
 The margin: the median of our regrets is at most 1.25 times the median of theirs, or our regrets are not significantly worse
 (one-sided Mann-Whitney, p >= 0.05). Regrets below 1e-4 count as 1e-4, which no training run could tell apart."""
-import concurrent.futures
+import functools
 import math
 import os
 import statistics
@@ -17,10 +18,12 @@ import warnings
 import ConfigSpace
 import numpy
 import optuna
+import peer_seeds
 from hpbandster.optimizers.config_generators.bohb import BOHB
 from scipy.stats import mannwhitneyu
 
 SEEDS, SEEDS_OF_GP, TRIALS, RATIO, LEVEL, FLOOR = 60, 20, 100, 1.25, 0.05, 1e-4
+LIMIT_SECONDS = 120
 ALPHA = numpy.array([1.0, 1.2, 3.0, 3.2])
 A = numpy.array([[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.7, 10, 17, 8],
                  [17, 8, 0.05, 10, 0.1, 14]])
@@ -98,17 +101,20 @@ def their_regret(name, function, seed):
     return best - least
 
 
-def compare(pool, program, name, function):
+def compare(program, name, function):
     """Prints a line; whether ours keeps the margin."""
     seeds = SEEDS_OF_GP if name == "gp" else SEEDS
-    theirs = list(pool.map(their_regret, [name] * seeds, [function] * seeds, range(seeds)))
-    ours = [our_regret(program, name, function, seed) for seed in range(seeds)]
+    theirs = peer_seeds.find(functools.partial(their_regret, name, function), seeds, LIMIT_SECONDS)
+    if not theirs:
+        print(f"  {function:10} {name:14} left out: the peer had no seed after {LIMIT_SECONDS} s", flush=True)
+        return True
+    ours = [our_regret(program, name, function, seed) for seed in range(len(theirs))]
     ours, theirs = ([max(regret, FLOOR) for regret in side] for side in (ours, theirs))
     middle = statistics.median(ours), statistics.median(theirs)
     worse = mannwhitneyu(ours, theirs, alternative="greater").pvalue
     keeps = middle[0] <= RATIO * middle[1] or worse >= LEVEL
     print(f"  {function:10} {name:14} {middle[0]:9.5f}   peer {middle[1]:9.5f}   ratio {middle[0] / middle[1]:5.2f}   "
-          f"p {worse:.3f}   {'ok' if keeps else 'WORSE'}", flush=True)
+          f"p {worse:.3f}   {'ok' if keeps else 'WORSE'}{'' if len(theirs) == seeds else f'   {len(theirs)} seeds'}", flush=True)
     return keeps
 
 
@@ -117,8 +123,7 @@ def main():
     program, names = sys.argv[1], sys.argv[2:] or PEERS
     print(f"searchers beside Optuna {optuna.__version__} and HpBandSter: median regret of {SEEDS} seeds ({SEEDS_OF_GP} of gp) "
           f"after {TRIALS} trials")
-    with concurrent.futures.ProcessPoolExecutor(os.cpu_count(), initializer=os.nice, initargs=(5,)) as pool:
-        kept = [compare(pool, program, name, function) for function in FUNCTIONS for name in names]
+    kept = [compare(program, name, function) for function in FUNCTIONS for name in names]
     print("searchers: CPU time of one suggestion in ten dimensions, ms, after 100 and after 500 trials")
     for line in subprocess.run([program], capture_output=True, text=True, check=True).stdout.splitlines():
         print("  " + line)

@@ -10,6 +10,7 @@ import time
 from harness import Cluster, Folder, wait_for, weir
 
 ROUNDS = 3 if os.environ.get("WEIR_BENCH_QUICK") else 20
+LATE_MS = 100  # a worker that is free later than so long behind a microbatch is late
 MODEL = ("lenet", "--channels", "32,64", "--hidden", "128", "--batch-norm", "--seed", "1")
 TRAIN = "  steps: 10000000\n  batch: 128\n  microbatches: 8\n  seed: 1\n  optimizer: {lr: 0.05, momentum: 0.9}\n"
 SWEEP = """name: stopped
@@ -63,7 +64,8 @@ def main():
                         ("from the record to the worker's order to leave the trial", to_order),
                         ("from the record to the end of the trial's last microbatch", to_end)):
         print(f"  {name}: {statistics.median(spans):.1f} ms ({max(spans):.1f})")
-    print(f"  a microbatch takes {statistics.median(microbatch):.1f} ms")
+    late = sum(end > span + LATE_MS for end, span in zip(to_end, microbatch))
+    print(f"  a microbatch takes {statistics.median(microbatch):.1f} ms; later than one and {LATE_MS} ms: {late} of {ROUNDS}")
 
 
 if __name__ == "__main__":

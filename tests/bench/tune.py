@@ -4,10 +4,12 @@ hour, samples a second, the best accuracy and the samples that it took; what a t
 and a population of trials beside Ray's, with what its exploits move and how long they take.
 
 In turns, each side as its documents recommend (tests/bench/peer_tune.py says how); without the start of either's processes.
-Needs build/tune, as `make bench PARTS=tune` makes it. WEIR_BENCH_QUICK=1: few and short trials, to try it."""
+Needs build/tune, as `make bench PARTS=tune` makes it. Takes some 20 minutes on two cores; a search that has not ended after
+LIMIT_SECONDS is given up, and said. WEIR_BENCH_QUICK=1: few and short trials, to try it."""
 import json
 import os
 import re
+import signal
 import statistics
 import subprocess
 import time
@@ -18,9 +20,10 @@ IS_QUICK = bool(os.environ.get("WEIR_BENCH_QUICK"))
 PYTHON = os.path.join(ROOT, "build", "tune", "bin", "python")
 TRAIN_SAMPLES, EVAL_SAMPLES, BATCH = (6000, 500, 128) if IS_QUICK else (60000, 2000, 128)
 # Seconds of a trial in PyTorch: how many trials, and seeds.
-KINDS = {0.2: (4, (1,))} if IS_QUICK else {1: (60, (1, 2, 3)), 10: (24, (1, 2, 3)), 60: (12, (1,))}
-EMPTY_TRIALS = 4 if IS_QUICK else 40
-POPULATION, PBT_SECONDS, GENERATIONS = (4, 1, 8) if IS_QUICK else (8, 40, 8)
+KINDS = {0.2: (4, (1,))} if IS_QUICK else {1: (40, (1, 2, 3)), 10: (18, (1, 2)), 60: (9, (1,))}
+EMPTY_TRIALS = 4 if IS_QUICK else 20
+POPULATION, PBT_SECONDS, GENERATIONS = (4, 1, 8) if IS_QUICK else (8, 20, 8)
+LIMIT_SECONDS = 600
 MODEL = ("lenet", "--channels", "32,64", "--hidden", "128", "--batch-norm", "--seed", "1")
 SPEC = """name: demo
 model: {onnx: lenet.onnx, loss: cross_entropy}
@@ -91,10 +94,16 @@ def ours(folder, scheduler, steps, trials, seed):
 
 def theirs(side):
     def search(folder, *arguments):
-        done = subprocess.run([PYTHON, os.path.join(ROOT, "tests", "bench", "peer_tune.py"), side, folder.path,
-                               *map(str, arguments)], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[-2000:]
-        return json.loads(done.stdout.splitlines()[-1])
+        command = [PYTHON, os.path.join(ROOT, "tests", "bench", "peer_tune.py"), side, folder.path, *map(str, arguments)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as child:
+            try:
+                out, errors = child.communicate(timeout=LIMIT_SECONDS)
+            except subprocess.TimeoutExpired:
+                os.killpg(child.pid, signal.SIGKILL)  # with the processes of its trials
+                print(f"  {side} {' '.join(map(str, arguments))}: given up after {LIMIT_SECONDS} s", flush=True)
+                return None
+        assert child.returncode == 0, errors[-2000:]
+        return json.loads(out.splitlines()[-1])
     return search
 
 
@@ -116,6 +125,9 @@ def compare_asha(folder, rate):
             for side, search in SIDES.items():
                 found[side].append(search(folder, "asha", steps, trials, seed))
         for side, rounds in found.items():
+            rounds = [done for done in rounds if done]
+            if not rounds:
+                continue
             hourly = statistics.median(3600 * done["trials"] / done["seconds"] for done in rounds)
             speed = statistics.median(done["samples"] / done["seconds"] for done in rounds)
             print(f"  {side:8}  {hourly:7.0f} trials an hour   {speed:7.0f} samples/s   best accuracy "
@@ -127,7 +139,8 @@ def compare_empty(folder):
     print(f"{EMPTY_TRIALS} trials of one step each:", flush=True)
     for side, search in SIDES.items():
         done = search(folder, "none", 1, EMPTY_TRIALS, 1)
-        print(f"  {side:8}  {1e3 * done['seconds'] / done['trials']:7.1f} ms a trial", flush=True)
+        if done:
+            print(f"  {side:8}  {1e3 * done['seconds'] / done['trials']:7.1f} ms a trial", flush=True)
 
 
 def compare_pbt(folder, rate):
@@ -135,6 +148,8 @@ def compare_pbt(folder, rate):
     print(f"population based training, {POPULATION} trials of {steps} steps, {GENERATIONS} generations:", flush=True)
     for side in ("Weir", "Ray Tune"):
         done = SIDES[side](folder, "pbt", steps, POPULATION, 1)
+        if not done:
+            continue
         took = f"{1e3 * statistics.median(done['exploits']):.1f} ms each" if done["exploits"] else "no exploit"
         moved = f", {sum(done['moved'])} bytes read from the store" if "moved" in done else ""
         print(f"  {side:8}  {done['seconds']:7.1f} s   best accuracy {done['accuracy']:.4f}   {len(done['exploits'])} exploits: "

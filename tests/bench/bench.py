@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
 the same run. With names of parts, only those: training, engine, optimizers, data, data-plane, checkpoints, collective,
-groups, turns, starts, fork, crowd, shares, coordinator, tls, straggler, memory, recompute, pipeline; only by their names search,
-trials, tune, sweep-stop, external, stage-memory, stage-death and large (`make bench LARGE=1`).
+groups, turns, starts, fork, crowd, shares, coordinator, tls, straggler, memory, recompute, pipeline, precision; only by
+their names search, trials, tune, sweep-stop, external, stage-memory, stage-death and large (`make bench LARGE=1`).
 
 Machines are noisy: rounds alternate between the sides, and medians and ratios are what to quote. PyTorch's side runs
 where `make parity` has installed it."""
@@ -21,6 +21,7 @@ import fork  # noqa: E402
 import groups  # noqa: E402
 import memory  # noqa: E402
 import pipeline  # noqa: E402
+import precision  # noqa: E402
 import shares  # noqa: E402
 import stage_death  # noqa: E402
 import stage_memory  # noqa: E402
@@ -149,6 +150,7 @@ PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench
          "shares": shares.main,
          "coordinator": bench_coordinator, "tls": tls.main,
          "straggler": straggler.main, "memory": memory.main, "recompute": bench_recompute, "pipeline": bench_pipeline,
+         "precision": precision.main,
          "search": bench_search, "sweep-stop": sweep_stop.main, "trials": trials.main,
          "tune": tune.main,
          "external": external.main, "stage-memory": stage_memory.main, "stage-death": stage_death.main,
@@ -158,7 +160,7 @@ PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench
 def main():
     for name in sys.argv[1:] or ("training", "engine", "optimizers", "data", "data-plane", "checkpoints",
                                 "collective", "groups", "turns", "starts", "fork", "crowd", "shares", "coordinator", "tls",
-                                "straggler", "memory", "recompute", "pipeline"):
+                                "straggler", "memory", "recompute", "pipeline", "precision"):
         PARTS[name]()
         sys.stdout.flush()
 

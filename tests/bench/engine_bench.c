@@ -1,7 +1,7 @@
 /* One microbatch's forward and backward on the cpu backend: `engine_bench FILE SAMPLES EXECUTIONS [LOSS
-   [BACKEND [RECOMPUTE [BYTES]]]]`. Prints the median time in milliseconds (of the thread's CPU; on a GPU, of
-   the clock) and the program's memory in bytes: "12.34 5678"; with RECOMPUTE also how many resident bytes
-   came by making and running it, its memory without replay, replays and steps. */
+   [BACKEND[:PRECISION] [RECOMPUTE [BYTES]]]]`. Prints the median time in milliseconds (of the thread's CPU;
+   on a GPU, of the clock) and the program's memory in bytes: "12.34 5678"; with RECOMPUTE also how many
+   resident bytes came by making and running it, its memory without replay, replays and steps. */
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,6 +105,18 @@ static int measure(const struct subject *subject, struct err *err) {
   return 0;
 }
 
+/* "cpu", "cpu:bf16" */
+static int backend_read(char *text, struct subject *subject, struct err *err) {
+  char *precision = strchr(text, ':');
+  if (precision)
+    *precision++ = '\0';
+  if (precision && !precision_find(precision, &subject->options.precision))
+    return err_set(err, ERR_INVALID, "there is no precision '%s'", precision);
+  subject->backend = plugin_backend(text, err);
+  return subject->backend ? backend_check_precision(subject->backend, subject->options.precision, err)
+                          : (int)err->code;
+}
+
 int main(int argc, char **argv) {
   float_setting_apply();
   Weir__RunSpec spec = WEIR__RUN_SPEC__INIT;
@@ -116,15 +128,17 @@ int main(int argc, char **argv) {
   size_t size;
   if (argc < 4 || atoi(argv[2]) < 1 || atoi(argv[3]) < 1 ||
       (argc > 6 && !replay_mode_find(argv[6], &subject.options.replay))) {
-    fprintf(stderr, "usage: engine_bench FILE SAMPLES EXECUTIONS [LOSS [BACKEND [RECOMPUTE [BYTES]]]]\n");
+    fprintf(stderr,
+            "usage: engine_bench FILE SAMPLES EXECUTIONS [LOSS [BACKEND[:PRECISION] [RECOMPUTE [BYTES]]]]\n");
     return 2;
   }
   model_spec.loss = argc > 4 && *argv[4] ? argv[4] : NULL;
   spec.model = &model_spec;
-  subject.backend = plugin_backend(argc > 5 ? argv[5] : "cpu", &err);
+  char usual[] = "cpu";
   subject.executions = atoi(argv[3]);
   subject.options.most_bytes = argc > 7 ? strtoull(argv[7], NULL, 10) : 0;
-  if (!subject.backend || model_file_read(argv[1], &bytes, &size, &err) ||
+  if (backend_read(argc > 5 ? argv[5] : usual, &subject, &err) ||
+      model_file_read(argv[1], &bytes, &size, &err) ||
       model_open(&(struct model_source){.onnx = bytes,
                                         .size_bytes = size,
                                         .spec = model_spec.loss ? &spec : NULL,

@@ -293,7 +293,7 @@ int main(int argc, char **argv) {
     if (!precision_find(argv[i], &options.precision))
       only = argv[i];
   tap_init();
-  if (!backends_init(&backends, only, &err))
+  if (!backends_init(&backends, only, options.precision, &err))
     return suite_skip(only, &err);
   for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++)
     for (int b = 0; backends.at[b]; b++)

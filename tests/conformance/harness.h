@@ -90,20 +90,26 @@ struct backends {
   const struct backend_def *at[BACKENDS_MAX + 1];
 };
 
-/* The built-in ones, or the one that is named. False with an error: of plugin_backend. */
-static inline bool backends_init(struct backends *backends, const char *only, struct err *err) {
+/* The built-in ones, or the one that is named, which compute in that precision here. False with an error,
+   that of plugin_backend or backend_check_precision, if there is none. */
+static inline bool backends_init(struct backends *backends, const char *only, enum precision precision,
+                                 struct err *err) {
+  int n = 0;
   *backends = (struct backends){{NULL}};
   suite_name_plugin();
-  for (int b = 0; !only && backend_at(b) && b < BACKENDS_MAX; b++)
-    backends->at[b] = backend_at(b);
+  for (int b = 0; backend_at(b) && n < BACKENDS_MAX; b++)
+    if (!only && backend_check_precision(backend_at(b), precision, err) == ERR_OK)
+      backends->at[n++] = backend_at(b);
   if (only)
     backends->at[0] = plugin_backend(only, err);
+  if (only && backends->at[0] && backend_check_precision(backends->at[0], precision, err))
+    backends->at[0] = NULL;
   return backends->at[0] != NULL;
 }
 
 /* Of a backend that cannot be had on this machine: the whole suite is one skip. Returns the exit status. */
 static inline int suite_skip(const char *backend, const struct err *err) {
-  tap_skip(backend, err->text);
+  tap_skip(backend ? backend : "the suite", err->text);
   return tap_finish();
 }
 

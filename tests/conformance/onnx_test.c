@@ -358,7 +358,7 @@ int main(int argc, char **argv) {
     return 2;
   }
   tap_init();
-  if (!backends_init(&suite.backends, suite.backend, &err))
+  if (!backends_init(&suite.backends, suite.backend, PRECISION_F32, &err))
     return suite_skip(suite.backend, &err);
   for (size_t f = 0; f < sizeof vectors_folders / sizeof *vectors_folders; f++)
     run_folder(vectors_folders[f]);

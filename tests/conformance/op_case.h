@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/half.h"
 #include "model/graph/op.h"
 #include "tests/conformance/op_draw.h"
 
@@ -14,10 +15,12 @@ enum { CASE_ATTRS_MAX = 16 };
 struct op_trial {
   struct graph *graph;
   const struct node *node;
-  char *inputs, *attrs;      /* the case's, as drawn; owned */
-  void *data[OP_INPUTS_MAX]; /* of graph->inputs, owned */
-  uint64_t key;              /* of the random data */
-  int n_apart, next_apart;   /* inputs whose values lie apart from each other */
+  bool is_inner;
+  int results[OP_OUTPUTS_MAX]; /* the node's outputs, as the graph's: values */
+  char *inputs, *attrs;        /* the case's, as drawn; owned */
+  void *data[OP_INPUTS_MAX];   /* of graph->inputs, owned */
+  uint64_t key;                /* of the random data */
+  int n_apart, next_apart;     /* inputs whose values lie apart from each other */
 };
 
 /* One input's text, taken apart. */
@@ -127,6 +130,23 @@ static inline void *case_input_data(struct op_trial *trial, const struct case_in
   return data;
 }
 
+/* Whether a backend may keep it in bf16 between two nodes. */
+static inline bool case_may_be_bf16(const struct op_trial *trial, enum dtype dtype,
+                                    const struct shape *shape) {
+  return trial->is_inner && dtype == DTYPE_F32 && shape->rank >= 2;
+}
+
+/* The same elements as the result of another node. */
+static inline int case_pass(struct op_trial *trial, int value) {
+  struct attr alpha = {.name = "alpha", .type = ATTR_FLOAT, .f = 1.0f};
+  return graph_add_node(trial->graph, "LeakyRelu", VALUES(value), 1, ATTR_LIST(alpha))->outputs[0];
+}
+
+static inline void case_round(float *data, int64_t elems) {
+  for (int64_t i = 0; i < elems; i++)
+    data[i] = f32_of_bf16(bf16_of_f32(data[i]));
+}
+
 /* Adds an input or a constant to the graph; returns its value. */
 static inline int case_add_input(struct op_trial *trial, const char *text, int index) {
   struct case_input input = case_input_read(text);
@@ -139,8 +159,12 @@ static inline int case_add_input(struct op_trial *trial, const char *text, int i
                            .param = -1,
                            .statistic = -1};
   if (!input.is_constant) {
+    bool is_passed = case_may_be_bf16(trial, input.dtype, &input.shape);
+    if (is_passed)
+      case_round(data, shape_elems(&input.shape));
     trial->data[graph->n_inputs] = data;
-    return graph_add_input(graph, NULL, input.dtype, &input.shape);
+    int value = graph_add_input(graph, NULL, input.dtype, &input.shape);
+    return is_passed ? case_pass(trial, value) : value;
   }
   constant.data =
       arena_copy(&graph->arena, data, (size_t)shape_elems(&input.shape) * dtype_size(input.dtype));
@@ -238,16 +262,36 @@ static inline void op_trial_fini(struct op_trial *trial) {
   free(trial->attrs);
 }
 
+/* What a trial is to be. With is_inner the node is between others: its tensors of two dimensions and more are
+   results of nodes, and are read by nodes, so that a backend may keep them in bf16; what is fed to them is
+   bf16 already. */
+struct op_wish {
+  const struct op_def *op;
+  const struct op_case *op_case;
+  uint64_t key;
+  bool is_inner;
+};
+
+static inline void trial_set_results(struct op_trial *trial) {
+  for (int i = 0; i < trial->node->n_outputs; i++) {
+    const struct value *value = node_output(trial->graph, trial->node, i);
+    bool is_passed = case_may_be_bf16(trial, value->dtype, &value->shape);
+    trial->results[i] = is_passed ? case_pass(trial, trial->node->outputs[i]) : trial->node->outputs[i];
+  }
+}
+
 /* Builds the graph of a case. Errors: those of the op's inference; INVALID also for an output without
    elements. Released with op_trial_fini in any case. */
-static inline int op_trial_init(struct op_trial *trial, const struct op_def *op, const struct op_case *c,
-                                uint64_t key, struct err *err) {
+static inline int op_trial_init(struct op_trial *trial, const struct op_wish *wish, struct err *err) {
+  const struct op_def *op = wish->op;
+  const struct op_case *c = wish->op_case;
   struct op_draw draw;
-  op_draw_init(&draw, c->draw, key);
+  op_draw_init(&draw, c->draw, wish->key);
   *trial = (struct op_trial){.graph = graph_new(),
                              .inputs = op_draw_expand(&draw, c->inputs),
                              .attrs = op_draw_expand(&draw, c->attrs),
-                             .key = key};
+                             .key = wish->key,
+                             .is_inner = wish->is_inner};
   op_draw_fini(&draw);
   trial->graph->opset = c->opset ? c->opset : 17;
   trial->graph->is_training = !c->is_eval;
@@ -259,6 +303,7 @@ static inline int op_trial_init(struct op_trial *trial, const struct op_def *op,
     if (value->dtype == DTYPE_F32 && shape_elems(&value->shape) == 0)
       return node_error(trial->node, err, ERR_INVALID, "its output %d would be empty", i);
   }
+  trial_set_results(trial);
   return ERR_OK;
 }
 

@@ -1,8 +1,9 @@
 /* Every op of the table, in every case of its row: each backend agrees with the reference kernels in results
    and gradients, and the reference gradients agree with finite differences. A case with a draw is tried with
    several seeds. A new row needs no new test. With a precision below fp32 backends alone are compared, with
-   what its roundings may make of a tensor.
-   usage: op_test [BACKEND] [fp32 | tf32 | bf16] [OP] [SEED | FIRST..LAST] */
+   what its roundings may make of a tensor. With `inner` each node is between others, so that backends may
+   keep its tensors in bf16. usage: op_test [BACKEND] [fp32 | tf32 | bf16] [inner] [OP] [SEED | FIRST..LAST]
+ */
 #include <float.h>
 
 #include "common/agree/float_setting.h"
@@ -50,6 +51,7 @@ static int n_executed;
 
 static struct backends backends;
 static struct backend_options options;
+static bool is_inner;
 
 /* A case with its gradients, executed by the reference backend. Its fed inputs are followed by the seeds. */
 struct trial {
@@ -123,7 +125,7 @@ static void add_seeds(struct trial *trial) {
     if (!has_seed(trial, o) || !is_taken(trial, 1, o, n))
       continue;
     built->data[graph->n_inputs] = case_input_data(built, &seed, random_key(built->key, 99, (uint64_t)o, 0));
-    trial->roots[trial->n_seeds++] = node->outputs[o];
+    trial->roots[trial->n_seeds++] = built->results[o];
     graph_add_input(graph, NULL, seed.dtype, &seed.shape);
   }
 }
@@ -172,8 +174,8 @@ static int trial_build(struct trial *trial, int index, struct err *err) {
   for (uint64_t draw = 0;; draw++) {
     uint64_t key = random_key(trial->seed, (uint64_t)index, draw, 0);
     *err = ERR_NONE;
-    if (op_trial_init(&trial->built, trial->op, trial->op_case, key, err) != ERR_INVALID ||
-        !trial->op_case->draw || draw == DRAWS_MAX)
+    const struct op_wish wish = {trial->op, trial->op_case, key, is_inner};
+    if (op_trial_init(&trial->built, &wish, err) != ERR_INVALID || !trial->op_case->draw || draw == DRAWS_MAX)
       return err->code;
     op_trial_fini(&trial->built);
   }
@@ -192,7 +194,7 @@ static int trial_init(struct trial *trial, const struct op_def *op, int index, u
   if (add_gradients(trial, err))
     return err->code;
   for (int o = 0; o < trial->n_outputs; o++)
-    values[n++] = trial->built.node->outputs[o];
+    values[n++] = trial->built.results[o];
   for (int i = 0; i < trial->n_fed; i++)
     if (trial->grads[i] >= 0)
       values[n++] = trial->grads[i];
@@ -366,7 +368,8 @@ static void run_trial(const struct op_def *op, int index, uint64_t seed, struct 
     for (int b = 0; backends.at[b]; b++)
       if (strcmp(backends.at[b]->name, "ref") != 0)
         tally->backend_ok[b] &= backend_agrees(&trial, backends.at[b]);
-    if (options.precision == PRECISION_F32 && trial.n_seeds > 0 && !op->cases[index].is_not_smooth) {
+    if (options.precision == PRECISION_F32 && !is_inner && trial.n_seeds > 0 &&
+        !op->cases[index].is_not_smooth) {
       tally->differentiated++;
       tally->gradients_ok &= gradients_agree(&trial, tally);
     }
@@ -404,7 +407,7 @@ static void run_op(const struct op_def *op, const struct selection *selection) {
   for (int b = 0; backends.at[b]; b++)
     tap_result(tally.backend_ok[b], "%s on %s (%d cases, %d trials)", op->name, backends.at[b]->name,
                tally.cases, tally.trials);
-  if (!op->backward || options.precision != PRECISION_F32)
+  if (!op->backward || options.precision != PRECISION_F32 || is_inner)
     return;
   if (tally.drawn == 0)
     printf("# %s has no case with a draw whose gradient is compared\n", op->name);
@@ -425,6 +428,9 @@ static bool select_word(struct selection *selection, const char *word) {
   }
   if (precision_find(word, &options.precision))
     return true;
+  is_inner |= strcmp(word, "inner") == 0;
+  if (strcmp(word, "inner") == 0)
+    return true;
   if (backend_find(word) || strcmp(word, PLUGIN_BACKEND) == 0) {
     selection->backend = word;
     return true;
@@ -443,7 +449,7 @@ int main(int argc, char **argv) {
       return 2;
     }
   tap_init();
-  if (!backends_init(&backends, selection.backend, &err))
+  if (!backends_init(&backends, selection.backend, options.precision, &err))
     return suite_skip(selection.backend, &err);
   for (int i = 0; op_at(i); i++)
     if (op_at(i)->cases && (!selection.op || selection.op == op_at(i)))

@@ -151,7 +151,7 @@ int main(int argc, char **argv) {
     if (!precision_find(argv[i], &precision))
       only = argv[i];
   tap_init();
-  if (!backends_init(&backends, only, &err))
+  if (!backends_init(&backends, only, precision, &err))
     return suite_skip(only, &err);
   for (int b = 0; backends.at[b]; b++)
     if (backends.at[b]->replayed)

@@ -41,7 +41,7 @@ static bool is_refused_alike(const struct backend_def *backend, const char *op,
   struct err want = ERR_NONE, got = ERR_NONE, ignored = ERR_NONE;
   struct op_trial trial;
   bool is_alike;
-  if (op_trial_init(&trial, op_find("", op), op_case, 1, &ignored))
+  if (op_trial_init(&trial, &(struct op_wish){op_find("", op), op_case, 1, false}, &ignored))
     check_failed(ignored.text, __FILE__, __LINE__);
   trial.graph->is_training = true;
   execute(&trial, backend_find("ref"), &want);

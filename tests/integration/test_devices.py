@@ -199,7 +199,7 @@ def test_gpus_and_cpus_compute_one_run_only_where_it_need_not_be_deterministic()
 
 def test_what_a_cpu_cannot_do_is_refused_by_its_worker():
     with Folder() as folder:
-        for key, value in (("precision", "bf16"), ("collective", "nccl")):
+        for key, value in (("precision", "tf32"), ("collective", "nccl")):
             spec = small_spec(folder, train=f"  {key}: {value}\n")
             done, _ = train(folder, spec, key, status=2)
             assert f"train.{key} {value} needs GPUs, or train.deterministic: false" in done.stderr, done.stderr

@@ -37,6 +37,12 @@ bool precision_find(const char *name, enum precision *out) {
   return false;
 }
 
+int backend_check_precision(const struct backend_def *backend, enum precision precision, struct err *err) {
+  if (precision == PRECISION_F32 || !backend->check_precision)
+    return ERR_OK;
+  return backend->check_precision(precision, err);
+}
+
 int backend_thread_init(struct err *err) {
   omp_set_num_threads(1);
   return float_setting_check("a library that this process has loaded", err);

@@ -12,8 +12,7 @@ struct backend_program;
 
 /* How products are computed: of f32 factors; of factors rounded to TF32; of factors and activations in bf16.
    Sums, losses, gradients of weights and the weights themselves are f32 in all three. Only a gradient that a
-   library writes in the type of its factors, as cuDNN does for convolutions, is rounded once to that type. A
-   CPU computes everything in f32. */
+   library writes in the type of its factors, as cuDNN does for convolutions, is rounded once to that type. */
 enum precision { PRECISION_F32, PRECISION_TF32, PRECISION_BF16 };
 
 /* By a name of train.precision: fp32, tf32 or bf16. False for any other name. */
@@ -127,6 +126,9 @@ struct backend_run {
 
 struct backend_def {
   const char *name; /* "ref", "cpu" */
+  /* Of a precision other than fp32. Where it cannot be had, prepare makes programs that compute in f32. NULL:
+     it knows all of them. Errors: UNSUPPORTED with what this machine has. */
+  int (*check_precision)(enum precision precision, struct err *err);
   /* Prepares a graph for execution. The request is not kept. Errors: NO_MEMORY with the bytes needed;
      UNSUPPORTED; INVALID for a cut where none can be. */
   int (*prepare)(const struct backend_request *request, struct backend_program **out, struct err *err);
@@ -167,6 +169,9 @@ struct backend_def {
   void (*unpin)(void *bytes);
   const struct device_memory *memory; /* NULL: values are in host memory */
 };
+
+/* Whether programs compute in that precision here. Errors: those of check_precision. */
+int backend_check_precision(const struct backend_def *backend, enum precision precision, struct err *err);
 
 const struct backend_def *backend_find(const char *name); /* NULL if unknown; plugins are not found here */
 const struct backend_def *backend_at(int index);          /* NULL past the last */

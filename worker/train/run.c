@@ -297,6 +297,7 @@ static void *run_main(void *argument) {
 static struct load_options run_load_options(struct run *run) {
   return (struct load_options){.coordinator = run->options.coordinator,
                                .data_root = run->options.data_root,
+                               .backend = run->options.backend,
                                .executors = run->options.threads,
                                .readers = run->options.readers,
                                .devices = run->options.n_devices > 0 ? run->options.devices : NULL,

@@ -8,6 +8,7 @@
 
 #include "worker/backend/cpu/exp.h"
 #include "worker/backend/cpu/product.h"
+#include "worker/backend/cpu/reals.h"
 
 enum { SCORES_MAX = 65536, ROWS_MIN = 32, ROWS_MAX = 128 }; /* of a block */
 
@@ -25,6 +26,7 @@ struct attention {
   int64_t mask_row, mask_column;
   int64_t group, block_rows, n_row_blocks;
   bool adds;          /* blocks add to dkey and dvalue, which begin as zeros */
+  bool is_bf16;       /* factors are, softmax's weights and the gradient of scores included */
   struct form *forms; /* [n_row_blocks], then the same of the last group, if that is smaller */
   const float *mask;  /* of a run; NULL */
 };
@@ -32,6 +34,11 @@ struct attention {
 static struct product_view attention_view(int64_t rows, int64_t columns, int64_t stack_stride,
                                           int64_t row_stride, int64_t column_stride) {
   return (struct product_view){rows, columns, stack_stride, row_stride, column_stride};
+}
+
+/* Of dkey and dvalue: sums of blocks are f32. */
+static dnnl_data_type_t attention_sums_type(const struct attention *a) {
+  return a->is_bf16 && !a->adds ? dnnl_bf16 : dnnl_f32;
 }
 
 static bool form_products(struct backend_program *program, const struct attention *a, struct form *form,
@@ -44,17 +51,18 @@ static bool form_products(struct backend_program *program, const struct attentio
   struct product_view key = attention_view(d, n, d * s, s, 1), key_t = attention_view(n, d, d * s, 1, s);
   struct product_view value = attention_view(n, e, s * e, e, 1), value_t = attention_view(e, n, s * e, 1, e);
   struct product_view y = attention_view(m, e, t * e, e, 1);
+  dnnl_data_type_t factors = a->is_bf16 ? dnnl_bf16 : dnnl_f32, sums = attention_sums_type(a);
   const struct {
     int product;
     bool is_forward, is_grad;
     struct cpu_product_shape shape;
   } rows[] = {
-      {SCORES, true, true, {form->group, query, key, scores, (float)shape->scale, false}},
-      {Y, true, false, {form->group, scores, value, y, 1, false}},
-      {DWEIGHTS, false, true, {form->group, y, value_t, scores, 1, false}},
-      {DVALUE, false, true, {form->group, scores_t, y, value, 1, a->adds}},
-      {DQUERY, false, true, {form->group, scores, key_t, query, 1, false}},
-      {DKEY, false, true, {form->group, query_t, scores, key, 1, a->adds}},
+      {SCORES, true, true, {form->group, query, key, scores, (float)shape->scale, false, factors, dnnl_f32}},
+      {Y, true, false, {form->group, scores, value, y, 1, false, factors, factors}},
+      {DWEIGHTS, false, true, {form->group, y, value_t, scores, 1, false, factors, dnnl_f32}},
+      {DVALUE, false, true, {form->group, scores_t, y, value, 1, a->adds, factors, sums}},
+      {DQUERY, false, true, {form->group, scores, key_t, query, 1, false, factors, factors}},
+      {DKEY, false, true, {form->group, query_t, scores, key, 1, a->adds, factors, sums}},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     if (!(is_grad ? rows[i].is_grad : rows[i].is_forward))
@@ -100,11 +108,11 @@ static bool forms_init(struct backend_program *program, struct attention *a, con
   return true;
 }
 
-/* NULL if the kernel does not take the node. */
-static struct attention *attention_new(struct backend_program *program, const struct node *node,
-                                       bool is_grad) {
+static struct attention *attention_of_type(struct backend_program *program, const struct node *node,
+                                           bool is_grad, bool is_bf16) {
   struct attention *a = arena_new(&program->memory, sizeof *a);
   int64_t scores;
+  a->is_bf16 = is_bf16;
   struct err err = ERR_NONE;
   if (scaled_attention_init(&a->shape, program->graph, node, is_grad, &err))
     return NULL;
@@ -117,6 +125,24 @@ static struct attention *attention_new(struct backend_program *program, const st
   a->block_rows = a->block_rows < a->shape.t ? a->block_rows : a->shape.t;
   a->n_row_blocks = (a->shape.t + a->block_rows - 1) / a->block_rows;
   return forms_init(program, a, node_input(program->graph, node, is_grad ? 6 : 3), is_grad) ? a : NULL;
+}
+
+/* In f32 where oneDNN has not all products of bf16, or the result is to be exact. NULL if the kernel does not
+   take the node. */
+static struct attention *attention_new(struct backend_program *program, const struct node *node,
+                                       bool is_grad) {
+  struct attention *a = NULL;
+  bool is_bf16 = true;
+  for (int o = 0; o < (is_grad ? 3 : 1); o++)
+    is_bf16 &= cpu_type(program, node->outputs[o]) == dnnl_bf16;
+  if (is_bf16)
+    a = attention_of_type(program, node, is_grad, true);
+  return a ? a : attention_of_type(program, node, is_grad, false);
+}
+
+/* Element `elem` of an argument that has the factors' type. */
+static void *factor_at(const struct attention *a, const struct cpu_step *step, int arg, int64_t elem) {
+  return (char *)step->args[arg].data + elem * (a->is_bf16 ? 2 : 4);
 }
 
 /* Each form of the matrices from `index` on. */
@@ -211,17 +237,37 @@ enum {
   FORWARD_LOG_SUMS,
   FORWARD_SCORES,
   FORWARD_SUMS,
+  FORWARD_WEIGHTS, /* in bf16; in f32 the scores become them */
   FORWARD_MASK
 };
+
+/* y of a block: the weights are divided by their sums as they are rounded, or y by them. */
+static bool forward_product(const struct backend_program *program, const struct attention *a,
+                            struct cpu_step *step, const struct form *form, int64_t index) {
+  const struct scaled_attention *shape = &a->shape;
+  int64_t n = form->columns, first = (index * shape->t + form->begin) * shape->e;
+  const float *scores = step->args[FORWARD_SCORES].data, *sums = step->args[FORWARD_SUMS].data;
+  const void *value = factor_at(a, step, FORWARD_VALUE, index * shape->s * shape->e);
+  void *y = factor_at(a, step, FORWARD_Y, first), *weights = step->args[FORWARD_WEIGHTS].data;
+  if (!a->is_bf16) {
+    if (!cpu_product_run(program, form->products[Y], scores, value, y))
+      return false;
+    for (int64_t g = 0, i = 0; g < form->group; g++)
+      for (int64_t r = 0; r < form->rows; r++, i++)
+        row_scale((float *)y + (g * shape->t + r) * shape->e, shape->e, 1 / sums[i]);
+    return true;
+  }
+  for (int64_t i = 0; i < form->group * form->rows; i++)
+    reals_narrow(scores + i * n, n, 1 / sums[i], weights, i * n);
+  return cpu_product_run(program, form->products[Y], weights, value, y);
+}
 
 static bool forward_block(const struct backend_program *program, const struct attention *a,
                           struct cpu_step *step, const struct form *form, int64_t index) {
   const struct scaled_attention *shape = &a->shape;
   int64_t row = index * shape->t + form->begin;
-  const float *query = (const float *)step->args[FORWARD_QUERY].data + row * shape->d;
-  const float *key = (const float *)step->args[FORWARD_KEY].data + index * shape->d * shape->s;
-  const float *value = (const float *)step->args[FORWARD_VALUE].data + index * shape->s * shape->e;
-  float *y = (float *)step->args[FORWARD_Y].data + row * shape->e;
+  const void *query = factor_at(a, step, FORWARD_QUERY, row * shape->d);
+  const void *key = factor_at(a, step, FORWARD_KEY, index * shape->d * shape->s);
   float *log_sums = (float *)step->args[FORWARD_LOG_SUMS].data + row;
   float *scores = step->args[FORWARD_SCORES].data, *sums = step->args[FORWARD_SUMS].data;
   if (!cpu_product_run(program, form->products[SCORES], query, key, scores))
@@ -231,12 +277,7 @@ static bool forward_block(const struct backend_program *program, const struct at
   for (int64_t g = 0, i = 0; g < form->group; g++)
     for (int64_t r = 0; r < form->rows; r++, i++)
       log_sums[g * shape->t + r] = row_softmax(scores + i * form->columns, form->columns, &sums[i]);
-  if (!cpu_product_run(program, form->products[Y], scores, value, y))
-    return false;
-  for (int64_t g = 0, i = 0; g < form->group; g++)
-    for (int64_t r = 0; r < form->rows; r++, i++)
-      row_scale(y + (g * shape->t + r) * shape->e, shape->e, 1 / sums[i]);
-  return true;
+  return forward_product(program, a, step, form, index);
 }
 
 static int run_forward(struct backend_program *program, struct cpu_step *step, const struct backend_run *run,
@@ -251,27 +292,25 @@ static int run_forward(struct backend_program *program, struct cpu_step *step, c
   return ERR_OK;
 }
 
-static void scratch_add(struct backend_program *program, struct cpu_step *step, int64_t elems) {
-  dnnl_memory_desc_t layout = layout_dense(1, &elems);
-  cpu_write(program, step, 0, -1, &layout);
-}
-
 static bool prepare_forward(struct backend_program *program, const struct node *node) {
   struct attention *a = attention_new(program, node, false);
   struct cpu_step *step = cpu_step_new(program, node);
   if (!a)
     return false;
+  dnnl_data_type_t factors = a->is_bf16 ? dnnl_bf16 : dnnl_f32;
+  int64_t scores = a->group * a->block_rows * a->shape.s;
   step->run = run_forward;
   step->details = a;
   for (int i = 0; i < 3; i++)
-    cpu_read(program, step, 0, node->inputs[i], NULL);
-  cpu_write(program, step, 0, node->outputs[0], NULL);
+    cpu_read_dense(program, step, node->inputs[i], factors);
+  cpu_write_dense(program, step, node->outputs[0], factors);
   if (node->n_outputs > 1 && node->outputs[1] >= 0)
     cpu_write(program, step, 0, node->outputs[1], NULL);
   else
-    scratch_add(program, step, a->shape.stack * a->shape.t);
-  scratch_add(program, step, a->group * a->block_rows * a->shape.s);
-  scratch_add(program, step, a->group * a->block_rows);
+    cpu_scratch(program, step, a->shape.stack * a->shape.t, dnnl_f32);
+  cpu_scratch(program, step, scores, dnnl_f32);
+  cpu_scratch(program, step, a->group * a->block_rows, dnnl_f32);
+  cpu_scratch(program, step, a->is_bf16 ? scores : 1, factors);
   if (node->n_inputs > 3 && node->inputs[3] >= 0)
     cpu_read(program, step, 0, node->inputs[3], NULL);
   cpu_step_end(program, step, NULL);
@@ -290,20 +329,27 @@ enum {
   GRAD_DVALUE,
   GRAD_WEIGHTS,
   GRAD_DSCORES,
+  GRAD_WEIGHTS_FACTOR, /* both in bf16; in f32 they are factors themselves */
+  GRAD_DSCORES_FACTOR,
   GRAD_MASK
 };
 
-VECTOR_VARIANTS static float row_dot(const float *a, const float *b, int64_t n) {
+/* Of elements [at, at + n) of two tensors. */
+static INLINED float dot_typed(const void *a, const void *b, bool is_bf16, int64_t at, int64_t n) {
   float lanes[LANES] = {0}, sum = 0;
-  int64_t j = 0;
-  for (; j + LANES <= n; j += LANES)
+  int64_t j = at, end = at + n;
+  for (; j + LANES <= end; j += LANES)
     for (int l = 0; l < LANES; l++)
-      lanes[l] += a[j + l] * b[j + l];
-  for (; j < n; j++)
-    sum += a[j] * b[j];
+      lanes[l] += real_at(a, j + l, is_bf16) * real_at(b, j + l, is_bf16);
+  for (; j < end; j++)
+    sum += real_at(a, j, is_bf16) * real_at(b, j, is_bf16);
   for (int l = 0; l < LANES; l++)
     sum += lanes[l];
   return sum;
+}
+
+VECTOR_VARIANTS static float row_dot(const void *a, const void *b, bool is_bf16, int64_t at, int64_t n) {
+  return is_bf16 ? dot_typed(a, b, true, at, n) : dot_typed(a, b, false, at, n);
 }
 
 /* dscores = weights * (dweights - dy . y) * scale, in the place of dweights */
@@ -331,15 +377,28 @@ static void block_weights(const struct attention *a, const struct form *form, co
 static void block_dscores(const struct attention *a, const struct cpu_step *step, const struct form *form,
                           int64_t first) {
   int64_t n = form->columns, e = a->shape.e;
-  const float *dy = (const float *)step->args[GRAD_DY].data + first * e;
-  const float *y = (const float *)step->args[GRAD_Y].data + first * e;
+  const void *dy = step->args[GRAD_DY].data, *y = step->args[GRAD_Y].data;
   const float *weights = step->args[GRAD_WEIGHTS].data;
   float *dscores = step->args[GRAD_DSCORES].data;
   for (int64_t g = 0; g < form->group; g++)
     for (int64_t r = 0; r < form->rows; r++, weights += n, dscores += n) {
-      int64_t row = (g * a->shape.t + r) * e;
-      row_dscores(dscores, weights, n, row_dot(dy + row, y + row, e), (float)a->shape.scale);
+      float along = row_dot(dy, y, a->is_bf16, (first + g * a->shape.t + r) * e, e);
+      row_dscores(dscores, weights, n, along, (float)a->shape.scale);
     }
+}
+
+/* What is a block's factor: the f32 matrix of an argument, or it as bf16 in another one. */
+static const void *block_factor(const struct attention *a, const struct cpu_step *step,
+                                const struct form *form, int from, int to) {
+  if (!a->is_bf16)
+    return step->args[from].data;
+  reals_narrow(step->args[from].data, form->group * form->rows * form->columns, 1, step->args[to].data, 0);
+  return step->args[to].data;
+}
+
+/* Element `elem` of dkey or dvalue. */
+static void *sum_at(const struct attention *a, const struct cpu_step *step, int arg, int64_t elem) {
+  return (char *)step->args[arg].data + elem * (attention_sums_type(a) == dnnl_bf16 ? 2 : 4);
 }
 
 static bool grad_block(const struct backend_program *program, const struct attention *a,
@@ -348,10 +407,9 @@ static bool grad_block(const struct backend_program *program, const struct atten
   const struct cpu_product *const *products = form->products;
   int64_t row = index * shape->t + form->begin, keys = index * shape->d * shape->s;
   int64_t values = index * shape->s * shape->e;
-  const float *dy = (const float *)step->args[GRAD_DY].data + row * shape->e;
-  const float *query = (const float *)step->args[GRAD_QUERY].data + row * shape->d;
-  const float *key = (const float *)step->args[GRAD_KEY].data + keys;
-  const float *value = (const float *)step->args[GRAD_VALUE].data + values;
+  const void *dy = factor_at(a, step, GRAD_DY, row * shape->e);
+  const void *query = factor_at(a, step, GRAD_QUERY, row * shape->d);
+  const void *key = factor_at(a, step, GRAD_KEY, keys), *value = factor_at(a, step, GRAD_VALUE, values);
   float *weights = step->args[GRAD_WEIGHTS].data, *dscores = step->args[GRAD_DSCORES].data;
   if (!cpu_product_run(program, products[SCORES], query, key, weights))
     return false;
@@ -361,11 +419,13 @@ static bool grad_block(const struct backend_program *program, const struct atten
   if (!cpu_product_run(program, products[DWEIGHTS], dy, value, dscores))
     return false;
   block_dscores(a, step, form, row);
-  return cpu_product_run(program, products[DVALUE], weights, dy,
-                         (float *)step->args[GRAD_DVALUE].data + values) &&
-         cpu_product_run(program, products[DQUERY], dscores, key,
-                         (float *)step->args[GRAD_DQUERY].data + row * shape->d) &&
-         cpu_product_run(program, products[DKEY], query, dscores, (float *)step->args[GRAD_DKEY].data + keys);
+  const void *weights_factor = block_factor(a, step, form, GRAD_WEIGHTS, GRAD_WEIGHTS_FACTOR);
+  const void *dscores_factor = block_factor(a, step, form, GRAD_DSCORES, GRAD_DSCORES_FACTOR);
+  return cpu_product_run(program, products[DVALUE], weights_factor, dy,
+                         sum_at(a, step, GRAD_DVALUE, values)) &&
+         cpu_product_run(program, products[DQUERY], dscores_factor, key,
+                         factor_at(a, step, GRAD_DQUERY, row * shape->d)) &&
+         cpu_product_run(program, products[DKEY], query, dscores_factor, sum_at(a, step, GRAD_DKEY, keys));
 }
 
 static int run_grad(struct backend_program *program, struct cpu_step *step, const struct backend_run *run,
@@ -390,14 +450,20 @@ static bool prepare_grad(struct backend_program *program, const struct node *nod
   struct cpu_step *step = cpu_step_new(program, node);
   if (!a)
     return false;
+  dnnl_data_type_t factors = a->is_bf16 ? dnnl_bf16 : dnnl_f32;
+  int64_t scores = a->group * a->block_rows * a->shape.s;
   step->run = run_grad;
   step->details = a;
-  for (int i = 0; i < 6; i++)
-    cpu_read(program, step, 0, node->inputs[i], NULL);
-  for (int o = 0; o < 3; o++)
-    cpu_write(program, step, 0, node->outputs[o], NULL);
+  for (int i = 0; i < 5; i++)
+    cpu_read_dense(program, step, node->inputs[i], factors);
+  cpu_read(program, step, 0, node->inputs[5], NULL);
+  cpu_write_dense(program, step, node->outputs[0], factors);
+  for (int o = 1; o < 3; o++)
+    cpu_write_dense(program, step, node->outputs[o], attention_sums_type(a));
   for (int i = 0; i < 2; i++)
-    scratch_add(program, step, a->group * a->block_rows * a->shape.s);
+    cpu_scratch(program, step, scores, dnnl_f32);
+  for (int i = 0; i < 2; i++)
+    cpu_scratch(program, step, a->is_bf16 ? scores : 1, factors);
   if (node->n_inputs > 6 && node->inputs[6] >= 0)
     cpu_read(program, step, 0, node->inputs[6], NULL);
   cpu_step_end(program, step, NULL);

@@ -101,9 +101,17 @@ static int value_buffer(struct backend_program *program, int value) {
   return index;
 }
 
-const dnnl_memory_desc_t *cpu_layout(struct backend_program *program, int value) {
+static dnnl_memory_desc_t produced_layout(struct backend_program *program, int value) {
   int buffer = value_buffer(program, value); /* may move the buffers */
-  return &program->buffers[buffer].layout;
+  return program->buffers[buffer].layout;
+}
+
+dnnl_memory_desc_t cpu_layout(struct backend_program *program, int value) {
+  return layout_typed(produced_layout(program, value), dnnl_f32);
+}
+
+dnnl_data_type_t cpu_produced_type(struct backend_program *program, int value) {
+  return produced_layout(program, value).data_type;
 }
 
 static bool has_same_dims(const dnnl_memory_desc_t *a, const dnnl_memory_desc_t *b) {
@@ -111,9 +119,8 @@ static bool has_same_dims(const dnnl_memory_desc_t *a, const dnnl_memory_desc_t 
 }
 
 dnnl_memory_desc_t cpu_layout_as(struct backend_program *program, int value, int ndims, const int64_t *dims) {
-  dnnl_memory_desc_t dense = layout_dense(ndims, dims);
-  const dnnl_memory_desc_t *produced = cpu_layout(program, value);
-  return has_same_dims(produced, &dense) ? *produced : dense;
+  dnnl_memory_desc_t dense = layout_dense(ndims, dims), produced = cpu_layout(program, value);
+  return has_same_dims(&produced, &dense) ? produced : dense;
 }
 
 dnnl_primitive_desc_t cpu_describe(struct backend_program *program, const void *op_desc,
@@ -130,14 +137,17 @@ dnnl_primitive_desc_t cpu_describe(struct backend_program *program, const void *
   return desc;
 }
 
+enum cpu_rank cpu_rank(const_dnnl_primitive_desc_t desc) {
+  const char *name = "ref";
+  if (!desc || dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name) || strstr(name, "ref"))
+    return CPU_RANK_REFERENCE;
+  return strstr(name, "gemm") ? CPU_RANK_GEMM : CPU_RANK_DIRECT;
+}
+
 dnnl_primitive_desc_t cpu_describe_fast(struct backend_program *program, const void *op_desc,
                                         const_dnnl_primitive_desc_t hint) {
   dnnl_primitive_desc_t desc = cpu_describe(program, op_desc, NULL, hint);
-  const char *name = "ref";
-  if (desc && !dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name) &&
-      strncmp(name, "ref", 3) != 0)
-    return desc;
-  return NULL;
+  return cpu_rank(desc) == CPU_RANK_REFERENCE ? NULL : desc;
 }
 
 const dnnl_memory_desc_t *cpu_query(dnnl_primitive_desc_t desc, dnnl_query_t what, int index) {
@@ -218,12 +228,22 @@ int cpu_buffer_in(struct backend_program *program, const struct node *node, int 
     if (layout_is_same(&program->buffers[b].layout, &to))
       return b;
   if (!has_same_dims(&from.layout, &to) && layout_is_dense(&to)) {
-    to = layout_dense(from.layout.ndims, from.layout.dims);
+    to = layout_typed(layout_dense(from.layout.ndims, from.layout.dims), to.data_type);
   } else if (!has_same_dims(&from.layout, &to)) {
-    from.buffer = cpu_buffer_in(program, node, value, NULL);
-    from.layout = layout_dense(to.ndims, to.dims);
+    from.buffer = cpu_buffer_dense(program, node, value, from.layout.data_type);
+    from.layout = layout_typed(layout_dense(to.ndims, to.dims), from.layout.data_type);
   }
   return reorder_add(program, node, value, &from, &to);
+}
+
+static dnnl_memory_desc_t dense_of(const struct backend_program *program, int value, dnnl_data_type_t type) {
+  return layout_typed(layout_of_shape(&program->graph->values[value].shape), type);
+}
+
+int cpu_buffer_dense(struct backend_program *program, const struct node *node, int value,
+                     dnnl_data_type_t type) {
+  dnnl_memory_desc_t dense = dense_of(program, value, type);
+  return cpu_buffer_in(program, node, value, &dense);
 }
 
 struct cpu_step *cpu_step_new(struct backend_program *program, const struct node *node) {
@@ -288,16 +308,41 @@ int cpu_write(struct backend_program *program, struct cpu_step *step, int id, in
   return buffer;
 }
 
+int cpu_read_dense(struct backend_program *program, struct cpu_step *step, int value, dnnl_data_type_t type) {
+  dnnl_memory_desc_t dense = dense_of(program, value, type);
+  return cpu_read(program, step, 0, value, &dense);
+}
+
+int cpu_write_dense(struct backend_program *program, struct cpu_step *step, int value,
+                    dnnl_data_type_t type) {
+  dnnl_memory_desc_t dense = dense_of(program, value, type);
+  return cpu_write(program, step, 0, value, &dense);
+}
+
+int cpu_scratch(struct backend_program *program, struct cpu_step *step, int64_t elems,
+                dnnl_data_type_t type) {
+  dnnl_memory_desc_t layout = layout_typed(layout_dense(1, &elems), type);
+  return cpu_write(program, step, 0, -1, &layout);
+}
+
 int cpu_write_over(struct backend_program *program, struct cpu_step *step, int id,
                    const dnnl_memory_desc_t *layout, int buffer) {
   int value = step->node->outputs[0], root = program->buffers[buffer].root;
   const struct cpu_buffer *owner = &program->buffers[root];
-  if (value < 0 || owner->place != PLACE_PLANNED || owner->last_node > step->node->index)
+  const dnnl_memory_desc_t *had = &program->buffers[buffer].layout;
+  bool is_of_type = had->ndims == 0 || had->data_type == (layout ? layout->data_type : dnnl_f32);
+  if (value < 0 || owner->place != PLACE_PLANNED || owner->last_node > step->node->index || !is_of_type)
     return cpu_write(program, step, id, value, layout);
   int result = buffer_add_value(program, value, layout, root);
   CHECK(program->buffers[result].size_bytes <= program->buffers[root].size_bytes);
   use_written(program, step, id, result, layout);
   return result;
+}
+
+int cpu_write_over_dense(struct backend_program *program, struct cpu_step *step, dnnl_data_type_t type,
+                         int buffer) {
+  dnnl_memory_desc_t dense = dense_of(program, step->node->outputs[0], type);
+  return cpu_write_over(program, step, 0, &dense, buffer);
 }
 
 void cpu_step_append(struct backend_program *program, struct cpu_step *step) {
@@ -334,11 +379,10 @@ void cpu_alias(struct backend_program *program, int value, int source) {
   const struct value *from = &program->graph->values[source], *to = &program->graph->values[value];
   const struct node *node = program->graph->nodes[to->producer];
   int buffer = value_buffer(program, source);
-  const dnnl_memory_desc_t *layout = NULL;
-  dnnl_memory_desc_t produced = program->buffers[buffer].layout;
-  if (!shape_is_same(&from->shape, &to->shape))
-    buffer = cpu_buffer_in(program, node, source, NULL);
-  else if (produced.ndims > 0)
-    layout = &produced;
-  buffer_add_value(program, value, layout, program->buffers[buffer].root);
+  dnnl_memory_desc_t layout = program->buffers[buffer].layout;
+  if (!shape_is_same(&from->shape, &to->shape) && layout.ndims > 0) {
+    buffer = cpu_buffer_dense(program, node, source, layout.data_type);
+    layout = layout_typed(layout_of_shape(&to->shape), layout.data_type);
+  }
+  buffer_add_value(program, value, layout.ndims > 0 ? &layout : NULL, program->buffers[buffer].root);
 }

@@ -54,9 +54,9 @@ static bool channels_fit(struct channels *channels, const struct shape *large, c
 static bool channels_init(struct backend_program *program, int large, const struct shape *small,
                           struct channels *channels) {
   const struct value *value = &program->graph->values[large];
-  const dnnl_memory_desc_t *layout = cpu_layout(program, large);
-  return small->rank <= value->shape.rank && layout->ndims == value->shape.rank &&
-         channels_of_layout(layout, channels) && channels_fit(channels, &value->shape, small);
+  dnnl_memory_desc_t layout = cpu_layout(program, large);
+  return small->rank <= value->shape.rank && layout.ndims == value->shape.rank &&
+         channels_of_layout(&layout, channels) && channels_fit(channels, &value->shape, small);
 }
 
 /* out = large op small in one block: small is positions[p] or, where that is NULL, lanes[l]. */
@@ -146,7 +146,7 @@ bool channels_prepare_broadcast(struct backend_program *program, const struct no
     if (strcmp(channels_ops[i].op, node->op->name) == 0)
       details.function = channels_ops[i].function[whole];
   CHECK(details.function);
-  dnnl_memory_desc_t layout = *cpu_layout(program, large);
+  dnnl_memory_desc_t layout = cpu_layout(program, large);
   struct cpu_step *step = cpu_step_new(program, node);
   int x = cpu_read(program, step, 0, large, &layout);
   cpu_read(program, step, 0, small, NULL);
@@ -196,7 +196,7 @@ bool channels_prepare_sum(struct backend_program *program, const struct node *no
   if (!channels_init(program, node->inputs[0], out, &channels) || channels.stride_p ||
       (!channels.stride_c && channels.channels != 1))
     return false;
-  dnnl_memory_desc_t layout = *cpu_layout(program, node->inputs[0]);
+  dnnl_memory_desc_t layout = cpu_layout(program, node->inputs[0]);
   struct cpu_step *step = cpu_step_new(program, node);
   cpu_read(program, step, 0, node->inputs[0], &layout);
   cpu_write(program, step, 0, node->outputs[0], NULL);

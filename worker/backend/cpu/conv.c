@@ -6,6 +6,7 @@
 struct conv {
   int rank, weights_rank; /* grouped weights are [G, O/G, I/G, ...] */
   dnnl_dims_t in, weights, bias, out;
+  bool has_bias;
   struct window window;
 };
 
@@ -47,6 +48,7 @@ static bool conv_init(struct conv *conv, const struct graph *graph, const struct
     return false;
   conv->rank = x->rank;
   conv->weights_rank = x->rank + g;
+  conv->has_bias = false;
   conv->bias[0] = w->dim[0];
   conv->weights[0] = groups;
   conv->weights[g] = w->dim[0] / groups;
@@ -63,18 +65,46 @@ static bool conv_init(struct conv *conv, const struct graph *graph, const struct
   return true;
 }
 
-static dnnl_primitive_desc_t conv_describe(struct backend_program *program, const struct conv *conv,
-                                           bool has_bias) {
-  dnnl_convolution_desc_t desc;
-  dnnl_memory_desc_t in = layout_any(conv->rank, conv->in), out = layout_any(conv->rank, conv->out);
-  dnnl_memory_desc_t weights = layout_any(conv->weights_rank, conv->weights);
-  dnnl_memory_desc_t bias = layout_dense(1, conv->bias);
+enum conv_way { CONV_FORWARD, CONV_GRAD_INPUT, CONV_GRAD_WEIGHT };
+
+/* In the types that are given; oneDNN may choose the layouts. */
+static dnnl_primitive_desc_t typed_describe(struct backend_program *program, const struct conv *conv,
+                                            enum conv_way way, dnnl_data_type_t factors,
+                                            dnnl_data_type_t result) {
+  const dnnl_memory_desc_t in = layout_any(conv->rank, conv->in), out = layout_any(conv->rank, conv->out);
+  const dnnl_memory_desc_t weights = layout_any(conv->weights_rank, conv->weights);
+  const dnnl_memory_desc_t bias = layout_dense(1, conv->bias);
   const struct window *w = &conv->window;
-  if (dnnl_dilated_convolution_forward_desc_init(&desc, dnnl_forward_training, dnnl_convolution_direct, &in,
-                                                 &weights, has_bias ? &bias : NULL, &out, w->strides,
-                                                 w->dilations, w->pads_begin, w->pads_end))
-    return NULL;
-  return cpu_describe(program, &desc, NULL, NULL);
+  dnnl_memory_desc_t x = layout_typed(in, factors), y = layout_typed(out, factors);
+  dnnl_memory_desc_t w_factor = layout_typed(weights, factors);
+  dnnl_memory_desc_t y_result = layout_typed(out, way == CONV_FORWARD ? result : factors);
+  dnnl_memory_desc_t dx = layout_typed(in, result), dw = layout_typed(weights, result);
+  dnnl_convolution_desc_t forward, backward;
+  dnnl_status_t status = dnnl_dilated_convolution_forward_desc_init(
+      &forward, dnnl_forward_training, dnnl_convolution_direct, &x, &w_factor, conv->has_bias ? &bias : NULL,
+      &y_result, w->strides, w->dilations, w->pads_begin, w->pads_end);
+  dnnl_primitive_desc_t desc = status ? NULL : cpu_describe(program, &forward, NULL, NULL);
+  if (!desc || way == CONV_FORWARD)
+    return desc;
+  if (way == CONV_GRAD_INPUT)
+    status = dnnl_dilated_convolution_backward_data_desc_init(&backward, dnnl_convolution_direct, &dx,
+                                                              &w_factor, &y, w->strides, w->dilations,
+                                                              w->pads_begin, w->pads_end);
+  else
+    status = dnnl_dilated_convolution_backward_weights_desc_init(
+        &backward, dnnl_convolution_direct, &x, &dw, conv->has_bias ? &bias : NULL, &y, w->strides,
+        w->dilations, w->pads_begin, w->pads_end);
+  return status ? NULL : cpu_describe(program, &backward, NULL, desc);
+}
+
+/* In the program's types, or in f32 where oneDNN has no direct kernel for them. */
+static dnnl_primitive_desc_t conv_describe(struct backend_program *program, const struct conv *conv,
+                                           enum conv_way way, int result) {
+  dnnl_primitive_desc_t f32 = typed_describe(program, conv, way, dnnl_f32, dnnl_f32), desc;
+  if (!program->is_bf16)
+    return f32;
+  desc = typed_describe(program, conv, way, dnnl_bf16, cpu_type(program, result));
+  return cpu_rank(desc) == CPU_RANK_DIRECT ? desc : f32;
 }
 
 /* Conv: X, W, [B] -> Y */
@@ -83,7 +113,8 @@ static bool prepare_conv(struct backend_program *program, const struct node *nod
   int x = node->inputs[0], w = node->inputs[1], b = node->n_inputs > 2 ? node->inputs[2] : -1;
   if (!conv_init(&conv, program->graph, node, &(struct roles){.x = x, .w = w, .y = node->outputs[0]}))
     return false;
-  dnnl_primitive_desc_t desc = conv_describe(program, &conv, b >= 0);
+  conv.has_bias = b >= 0;
+  dnnl_primitive_desc_t desc = conv_describe(program, &conv, CONV_FORWARD, node->outputs[0]);
   if (!desc)
     return false;
   struct cpu_step *step = cpu_step_new(program, node);
@@ -99,18 +130,10 @@ static bool prepare_conv(struct backend_program *program, const struct node *nod
 /* ConvGradInput: dY, W -> dX */
 static bool prepare_conv_grad_input(struct backend_program *program, const struct node *node) {
   struct conv conv;
-  dnnl_convolution_desc_t backward;
   int dy = node->inputs[0], w = node->inputs[1];
   if (!conv_init(&conv, program->graph, node, &(struct roles){.x = node->outputs[0], .w = w, .y = dy}))
     return false;
-  dnnl_memory_desc_t in = layout_any(conv.rank, conv.in), out = layout_any(conv.rank, conv.out);
-  dnnl_memory_desc_t weights = layout_any(conv.weights_rank, conv.weights);
-  dnnl_primitive_desc_t hint = conv_describe(program, &conv, false);
-  if (!hint || dnnl_dilated_convolution_backward_data_desc_init(
-                   &backward, dnnl_convolution_direct, &in, &weights, &out, conv.window.strides,
-                   conv.window.dilations, conv.window.pads_begin, conv.window.pads_end))
-    return false;
-  dnnl_primitive_desc_t desc = cpu_describe(program, &backward, NULL, hint);
+  dnnl_primitive_desc_t desc = conv_describe(program, &conv, CONV_GRAD_INPUT, node->outputs[0]);
   if (!desc)
     return false;
   struct cpu_step *step = cpu_step_new(program, node);
@@ -124,20 +147,12 @@ static bool prepare_conv_grad_input(struct backend_program *program, const struc
 /* ConvGradWeight: dY, X -> dW, [dB] */
 static bool prepare_conv_grad_weight(struct backend_program *program, const struct node *node) {
   struct conv conv;
-  dnnl_convolution_desc_t backward;
   int dy = node->inputs[0], x = node->inputs[1];
   int db = node->n_outputs > 1 ? node->outputs[1] : -1;
   if (!conv_init(&conv, program->graph, node, &(struct roles){.x = x, .w = node->outputs[0], .y = dy}))
     return false;
-  dnnl_memory_desc_t in = layout_any(conv.rank, conv.in), out = layout_any(conv.rank, conv.out);
-  dnnl_memory_desc_t weights = layout_any(conv.weights_rank, conv.weights);
-  dnnl_memory_desc_t bias = layout_dense(1, conv.bias);
-  dnnl_primitive_desc_t hint = conv_describe(program, &conv, db >= 0);
-  if (!hint || dnnl_dilated_convolution_backward_weights_desc_init(
-                   &backward, dnnl_convolution_direct, &in, &weights, db >= 0 ? &bias : NULL, &out,
-                   conv.window.strides, conv.window.dilations, conv.window.pads_begin, conv.window.pads_end))
-    return false;
-  dnnl_primitive_desc_t desc = cpu_describe(program, &backward, NULL, hint);
+  conv.has_bias = db >= 0;
+  dnnl_primitive_desc_t desc = conv_describe(program, &conv, CONV_GRAD_WEIGHT, node->outputs[0]);
   if (!desc)
     return false;
   struct cpu_step *step = cpu_step_new(program, node);

@@ -33,11 +33,13 @@ static bool deconv_init(struct deconv *deconv, const struct graph *graph, const 
   return window_of(&deconv->window, &windows);
 }
 
-static dnnl_primitive_desc_t deconv_describe(struct backend_program *program, const struct deconv *deconv,
-                                             bool has_bias) {
+static dnnl_primitive_desc_t typed_describe(struct backend_program *program, const struct deconv *deconv,
+                                            bool has_bias, dnnl_data_type_t factors,
+                                            dnnl_data_type_t result) {
   dnnl_deconvolution_desc_t desc;
-  dnnl_memory_desc_t in = layout_any(deconv->rank, deconv->in), out = layout_any(deconv->rank, deconv->out);
-  dnnl_memory_desc_t weights = layout_any(deconv->weights_rank, deconv->weights);
+  dnnl_memory_desc_t in = layout_typed(layout_any(deconv->rank, deconv->in), factors);
+  dnnl_memory_desc_t out = layout_typed(layout_any(deconv->rank, deconv->out), result);
+  dnnl_memory_desc_t weights = layout_typed(layout_any(deconv->weights_rank, deconv->weights), factors);
   dnnl_memory_desc_t bias = layout_dense(1, deconv->bias);
   const struct window *w = &deconv->window;
   if (dnnl_dilated_deconvolution_forward_desc_init(&desc, dnnl_forward_training, dnnl_deconvolution_direct,
@@ -45,6 +47,16 @@ static dnnl_primitive_desc_t deconv_describe(struct backend_program *program, co
                                                    w->dilations, w->pads_begin, w->pads_end))
     return NULL;
   return cpu_describe(program, &desc, NULL, NULL);
+}
+
+/* In the program's types, or in f32 where oneDNN has no direct kernel for them. */
+static dnnl_primitive_desc_t deconv_describe(struct backend_program *program, const struct deconv *deconv,
+                                             const struct node *node, bool has_bias) {
+  dnnl_primitive_desc_t f32 = typed_describe(program, deconv, has_bias, dnnl_f32, dnnl_f32), desc;
+  if (!program->is_bf16)
+    return f32;
+  desc = typed_describe(program, deconv, has_bias, dnnl_bf16, cpu_type(program, node->outputs[0]));
+  return cpu_rank(desc) == CPU_RANK_DIRECT ? desc : f32;
 }
 
 /* The same bytes with ONNX's order of the channels. */
@@ -63,7 +75,7 @@ static bool prepare_conv_transpose(struct backend_program *program, const struct
   dnnl_primitive_desc_t desc = NULL;
   dnnl_memory_desc_t swapped;
   if (deconv_init(&deconv, program->graph, node))
-    desc = deconv_describe(program, &deconv, b >= 0);
+    desc = deconv_describe(program, &deconv, node, b >= 0);
   if (!desc)
     return false;
   const dnnl_memory_desc_t *weights = cpu_query(desc, dnnl_query_weights_md, 0);

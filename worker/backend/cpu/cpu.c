@@ -24,7 +24,8 @@ static pthread_once_t engine_once = PTHREAD_ONCE_INIT;
 static dnnl_engine_t engine;
 static char fingerprint[64];
 
-static const char *isa_name(dnnl_cpu_isa_t isa) {
+const char *cpu_isa_name(void) {
+  dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
   static const struct {
     dnnl_cpu_isa_t isa;
     const char *name;
@@ -49,7 +50,7 @@ static const char *isa_name(dnnl_cpu_isa_t isa) {
 static void engine_start(void) {
   const dnnl_version_t *version = dnnl_version();
   snprintf(fingerprint, sizeof fingerprint, "oneDNN %d.%d.%d %s", version->major, version->minor,
-           version->patch, isa_name(dnnl_get_effective_cpu_isa()));
+           version->patch, cpu_isa_name());
   dnnl_set_default_fpmath_mode(dnnl_fpmath_mode_strict);
   if (dnnl_engine_create(&engine, dnnl_cpu, 0) != dnnl_success)
     engine = NULL;
@@ -199,8 +200,7 @@ static void cpu_release(struct backend_program *program) {
   free(program);
 }
 
-/* The blueprint: all steps of the whole graph, which have no memory yet. Whatever the request's precision:
-   all is f32, and the same bits each time. */
+/* The blueprint: all steps of the whole graph, which have no memory yet. */
 static int blueprint_make(struct backend_program *program, const struct backend_request *request,
                           struct err *err) {
   const int *watched = request->watched, n_watched = request->n_watched;
@@ -208,12 +208,16 @@ static int blueprint_make(struct backend_program *program, const struct backend_
   program->graph = request->graph;
   program->n_contexts = request->options.n_contexts > 1 ? request->options.n_contexts : 1;
   program->engine = engine;
+  program->is_bf16 = request->options.precision == PRECISION_BF16 &&
+                     cpu_check_precision(request->options.precision, &(struct err){0}) == ERR_OK;
   arena_init(&program->memory);
   int code = backend_thread_init(err);
   if (!code)
     code = program_open(program, err);
   if (!code)
     code = graph_survey(program, watched, n_watched, err);
+  if (!code)
+    cpu_types_survey(program);
   if (!code)
     code = nodes_prepare(program, watched, n_watched, err);
   descs_release(program);
@@ -383,6 +387,7 @@ static void cpu_replayed(const struct backend_program *program, struct backend_r
 
 const struct backend_def backend_cpu = {
     .name = "cpu",
+    .check_precision = cpu_check_precision,
     .prepare = cpu_prepare,
     .measure = cpu_measure,
     .find_places = cpu_places,

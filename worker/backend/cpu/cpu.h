@@ -80,6 +80,7 @@ struct cpu_value {
   int buffer; /* the first of its buffers: as it was produced; -1: none yet */
   int last_node;
   bool is_watched;
+  bool is_exact; /* makes a watched value: never kept in bf16 */
 };
 
 /* What comes from a neighbour of a stage, or goes there. */
@@ -101,6 +102,7 @@ struct backend_program {
   dnnl_engine_t engine; /* the process's */
   dnnl_stream_t stream;
   dnnl_primitive_attr_t attr; /* scratchpads are ours */
+  bool is_bf16;               /* products have bf16 factors, and activations are bf16 */
   struct cpu_value *values;
   struct cpu_node *nodes;
   int first_backward; /* index of the first node behind the forward pass */
@@ -135,33 +137,54 @@ struct cpu_kernel {
    same offset, whatever the dimensions are called; a layout is dense when it is the same as row-major. */
 bool layout_is_same(const dnnl_memory_desc_t *a, const dnnl_memory_desc_t *b);
 bool layout_is_dense(const dnnl_memory_desc_t *layout);
-dnnl_memory_desc_t layout_dense(int ndims, const int64_t *dims); /* f32, row-major */
-dnnl_memory_desc_t layout_any(int ndims, const int64_t *dims);   /* f32, for the primitive to choose */
-dnnl_memory_desc_t layout_of_shape(const struct shape *shape);   /* dense; a scalar becomes [1] */
+dnnl_memory_desc_t layout_typed(dnnl_memory_desc_t layout, dnnl_data_type_t type); /* of other elements */
+dnnl_memory_desc_t layout_dense(int ndims, const int64_t *dims);                   /* f32, row-major */
+dnnl_memory_desc_t layout_any(int ndims, const int64_t *dims); /* f32, for the primitive to choose */
+dnnl_memory_desc_t layout_of_shape(const struct shape *shape); /* dense; a scalar becomes [1] */
 /* The layout of other dimensions with channels in the same blocks. False if `like` has no such blocks or the
    channels do not fill them. */
 bool layout_blocked_like(const dnnl_memory_desc_t *like, int ndims, const int64_t *dims,
                          dnnl_memory_desc_t *layout);
 
+/* types.c: in bf16, activations are kept in bf16; weights, their gradients and all else that is watched, and
+   what has fewer than two dimensions, are f32. A kernel that knows f32 alone reads and writes f32: reorders
+   convert. */
+
+/* Errors: UNSUPPORTED with what this CPU has, where programs compute in f32 instead. */
+int cpu_check_precision(enum precision precision, struct err *err);
+/* Once it is known what is watched: which values are exact. */
+void cpu_types_survey(struct backend_program *program);
+/* What a kernel that can should write a result in: f32 or bf16. */
+dnnl_data_type_t cpu_type(const struct backend_program *program, int value);
+
 /* build.c: for kernels. `value` is a value's index. */
 
-/* The layout in which a value was produced; its dimensions need not be the value's shape. */
-const dnnl_memory_desc_t *cpu_layout(struct backend_program *program, int value);
-/* That layout, if it has these dimensions; else a dense one with them. */
+/* The layout in which a value was produced, with elements in f32, whatever they are in; its dimensions need
+   not be the value's shape. */
+dnnl_memory_desc_t cpu_layout(struct backend_program *program, int value);
+/* What a real value was produced in: f32 or bf16. */
+dnnl_data_type_t cpu_produced_type(struct backend_program *program, int value);
+/* That layout, if it has these dimensions; else a dense one with them. In f32. */
 dnnl_memory_desc_t cpu_layout_as(struct backend_program *program, int value, int ndims, const int64_t *dims);
 
 /* A descriptor that lives until building ends. attr NULL: the program's. NULL when oneDNN has no such
    primitive, or on an error, which the program keeps. */
 dnnl_primitive_desc_t cpu_describe(struct backend_program *program, const void *op_desc,
                                    const_dnnl_primitive_attr_t attr, const_dnnl_primitive_desc_t hint);
-/* NULL also where oneDNN has nothing but its reference loops, which are many times slower than ours. */
+/* What oneDNN has found for a descriptor. Its reference loops are many times slower than ours. NULL ranks
+   with them. */
+enum cpu_rank { CPU_RANK_REFERENCE, CPU_RANK_GEMM, CPU_RANK_DIRECT };
+enum cpu_rank cpu_rank(const_dnnl_primitive_desc_t desc);
+/* NULL also where oneDNN has nothing but its reference loops. */
 dnnl_primitive_desc_t cpu_describe_fast(struct backend_program *program, const void *op_desc,
                                         const_dnnl_primitive_desc_t hint);
 const dnnl_memory_desc_t *cpu_query(dnnl_primitive_desc_t desc, dnnl_query_t what, int index);
 
-/* The buffer that has the value in that layout (NULL: dense), behind a reorder if need be. */
+/* The buffer that has the value in that layout (NULL: dense, in f32), behind a reorder if need be. */
 int cpu_buffer_in(struct backend_program *program, const struct node *node, int value,
                   const dnnl_memory_desc_t *layout);
+int cpu_buffer_dense(struct backend_program *program, const struct node *node, int value,
+                     dnnl_data_type_t type); /* f32 or bf16 */
 
 /* A step that is not yet in the program: inputs asked for meanwhile come before it. */
 struct cpu_step *cpu_step_new(struct backend_program *program, const struct node *node);
@@ -169,16 +192,24 @@ struct cpu_step *cpu_step_new(struct backend_program *program, const struct node
  * they were written. */
 void cpu_use(struct backend_program *program, struct cpu_step *step, int id, int buffer,
              const dnnl_memory_desc_t *layout);
-/* Each adds one argument and returns its buffer. layout NULL: dense, as the value's shape. */
+/* Each adds one argument and returns its buffer. layout NULL: dense, in f32, as the value's shape. */
 int cpu_read(struct backend_program *program, struct cpu_step *step, int id, int value,
              const dnnl_memory_desc_t *layout);
+/* Dense, as the value's shape, in that type. */
+int cpu_read_dense(struct backend_program *program, struct cpu_step *step, int value, dnnl_data_type_t type);
+int cpu_write_dense(struct backend_program *program, struct cpu_step *step, int value, dnnl_data_type_t type);
+/* f32[elems] or bf16[elems] that only this step needs. */
+int cpu_scratch(struct backend_program *program, struct cpu_step *step, int64_t elems, dnnl_data_type_t type);
 /* value -1: bytes that only this step needs. */
 int cpu_write(struct backend_program *program, struct cpu_step *step, int id, int value,
               const dnnl_memory_desc_t *layout);
 /* As cpu_write of the node's first output: into the bytes of `buffer`, an input of the step of the same size,
-   if nothing reads them after this node; else into bytes of its own. */
+   if nothing reads them after this node and its elements are of the same type; else into bytes of its own. */
 int cpu_write_over(struct backend_program *program, struct cpu_step *step, int id,
                    const dnnl_memory_desc_t *layout, int buffer);
+/* The same, dense. */
+int cpu_write_over_dense(struct backend_program *program, struct cpu_step *step, dnnl_data_type_t type,
+                         int buffer);
 /* Appends the step. desc NULL: it has no primitive, and the caller has set step->run. */
 void cpu_step_end(struct backend_program *program, struct cpu_step *step, dnnl_primitive_desc_t desc);
 /* Makes `value` another name of the bytes of `source` (its produced layout, or dense when shapes differ). */
@@ -195,6 +226,7 @@ int cpu_root_add(struct backend_program *program, int origin);
 /* Executes the step's primitive: what step->run is unless a kernel sets its own. */
 int cpu_execute(struct backend_program *program, struct cpu_step *step, const struct backend_run *run,
                 struct err *err);
+const char *cpu_isa_name(void); /* the instruction set that oneDNN uses */
 /* Keeps the error of a oneDNN call. */
 void cpu_fail(struct backend_program *program, const struct node *node, dnnl_status_t status,
               const char *what);

@@ -59,7 +59,8 @@ static bool forward_init(dnnl_eltwise_desc_t *desc, const struct node *node, con
 
 /* X -> Y */
 static bool prepare_forward(struct backend_program *program, const struct node *node) {
-  dnnl_memory_desc_t layout = *cpu_layout(program, node->inputs[0]);
+  dnnl_memory_desc_t layout =
+      layout_typed(cpu_layout(program, node->inputs[0]), cpu_type(program, node->outputs[0]));
   struct eltwise eltwise = eltwise_of(node);
   dnnl_eltwise_desc_t forward;
   dnnl_primitive_desc_t desc =
@@ -75,7 +76,8 @@ static bool prepare_forward(struct backend_program *program, const struct node *
 
 /* dY, X or Y -> dX */
 static bool prepare_backward(struct backend_program *program, const struct node *node) {
-  dnnl_memory_desc_t layout = *cpu_layout(program, node->inputs[1]);
+  dnnl_memory_desc_t layout =
+      layout_typed(cpu_layout(program, node->inputs[1]), cpu_type(program, node->outputs[0]));
   struct eltwise eltwise = eltwise_of(node);
   dnnl_eltwise_desc_t forward, backward;
   dnnl_primitive_desc_t hint, desc;

@@ -84,6 +84,12 @@ bool layout_is_dense(const dnnl_memory_desc_t *layout) {
          (loops.n == 0 || (loops.n == 1 && loops.loop[0].logical == 1 && loops.loop[0].physical == 1));
 }
 
+dnnl_memory_desc_t layout_typed(dnnl_memory_desc_t layout, dnnl_data_type_t type) {
+  if (layout.ndims > 0)
+    layout.data_type = type;
+  return layout;
+}
+
 dnnl_memory_desc_t layout_dense(int ndims, const int64_t *dims) {
   dnnl_memory_desc_t layout;
   dnnl_dims_t strides;
@@ -117,9 +123,9 @@ bool layout_blocked_like(const dnnl_memory_desc_t *like, int ndims, const int64_
   if (like->ndims != ndims || like->ndims < 3)
     return false;
   for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
-    if (dnnl_memory_desc_init_by_tag(&known, ndims, like->dims, dnnl_f32, tags[i]) == dnnl_success &&
+    if (dnnl_memory_desc_init_by_tag(&known, ndims, like->dims, like->data_type, tags[i]) == dnnl_success &&
         dnnl_memory_desc_equal(&known, like))
-      return dnnl_memory_desc_init_by_tag(layout, ndims, dims, dnnl_f32, tags[i]) == dnnl_success &&
+      return dnnl_memory_desc_init_by_tag(layout, ndims, dims, like->data_type, tags[i]) == dnnl_success &&
              layout->padded_dims[1] == dims[1];
   return false;
 }

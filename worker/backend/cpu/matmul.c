@@ -21,8 +21,7 @@ static void swap_last(dnnl_memory_desc_t *layout) {
   *layout = swapped;
 }
 
-static dnnl_primitive_desc_t product_describe(struct backend_program *program,
-                                              const struct product *product) {
+static dnnl_primitive_desc_t typed_describe(struct backend_program *program, const struct product *product) {
   dnnl_matmul_desc_t matmul;
   dnnl_primitive_attr_t attr = NULL;
   dnnl_primitive_desc_t desc = NULL;
@@ -38,10 +37,28 @@ static dnnl_primitive_desc_t product_describe(struct backend_program *program,
   return desc;
 }
 
+static void product_set_types(struct product *product, dnnl_data_type_t factors, dnnl_data_type_t out) {
+  product->a_layout.data_type = product->b_layout.data_type = factors;
+  product->out_layout.data_type = out;
+}
+
+/* In the program's types, or in f32 where oneDNN has no product of them. out: in which the result may be. */
+static dnnl_primitive_desc_t product_describe(struct backend_program *program, struct product *product,
+                                              dnnl_data_type_t out) {
+  dnnl_primitive_desc_t desc = NULL;
+  product_set_types(product, dnnl_bf16, out);
+  if (program->is_bf16)
+    desc = typed_describe(program, product);
+  if (cpu_rank(desc) != CPU_RANK_REFERENCE)
+    return desc;
+  product_set_types(product, dnnl_f32, dnnl_f32);
+  return typed_describe(program, product);
+}
+
 static void product_step(struct backend_program *program, const struct product *product,
                          struct cpu_step *step) {
-  int a = cpu_buffer_in(program, step->node, product->a, NULL);
-  int b = cpu_buffer_in(program, step->node, product->b, NULL);
+  int a = cpu_buffer_dense(program, step->node, product->a, product->a_layout.data_type);
+  int b = cpu_buffer_dense(program, step->node, product->b, product->b_layout.data_type);
   cpu_use(program, step, DNNL_ARG_SRC, a, &product->a_layout);
   cpu_use(program, step, DNNL_ARG_WEIGHTS, b, &product->b_layout);
   cpu_write(program, step, DNNL_ARG_DST, product->out, &product->out_layout);
@@ -115,12 +132,14 @@ static bool prepare_gemm(struct backend_program *program, const struct node *nod
     product.bias = node->inputs[2];
     product.bias_layout = layout_dense(2, (const int64_t[]){1, out->shape.dim[1]});
   }
-  dnnl_primitive_desc_t desc = product_describe(program, &product);
+  bool has_tail = c && !is_bias && beta != 0;
+  dnnl_primitive_desc_t desc =
+      product_describe(program, &product, has_tail ? dnnl_f32 : cpu_type(program, product.out));
   if (!desc)
     return false;
   struct cpu_step *step = cpu_step_new(program, node);
   product_step(program, &product, step);
-  if (c && !is_bias && beta != 0)
+  if (has_tail)
     gemm_add_tail(program, step, node->inputs[2], &product, beta);
   cpu_step_end(program, step, desc);
   return true;
@@ -165,7 +184,7 @@ static bool prepare_batches(struct backend_program *program, const struct node *
   out_dims[ndims - 2] = product.a_layout.dims[ndims - 2];
   out_dims[ndims - 1] = product.b_layout.dims[ndims - 1];
   product.out_layout = layout_dense(ndims, out_dims);
-  dnnl_primitive_desc_t desc = product_describe(program, &product);
+  dnnl_primitive_desc_t desc = product_describe(program, &product, cpu_type(program, product.out));
   if (!desc)
     return false;
   struct cpu_step *step = cpu_step_new(program, node);

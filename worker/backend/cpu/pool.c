@@ -30,20 +30,30 @@ static void pool_set_whole(struct pool *pool) {
   }
 }
 
+static dnnl_primitive_desc_t forward_describe(struct backend_program *program, const struct pool *pool,
+                                              bool has_workspace, const dnnl_memory_desc_t *in) {
+  const struct window *w = &pool->window;
+  dnnl_memory_desc_t out = layout_typed(layout_any(pool->out->rank, pool->out->dim), in->data_type);
+  dnnl_pooling_v2_desc_t forward;
+  if (dnnl_pooling_v2_forward_desc_init(
+          &forward, has_workspace ? dnnl_forward_training : dnnl_forward_inference, pool->kind, in, &out,
+          w->strides, w->kernel, w->dilations, w->pads_begin, w->pads_end))
+    return NULL;
+  return cpu_describe(program, &forward, NULL, NULL);
+}
+
 /* X -> Y, and a workspace for the gradient of a maximum. */
 static bool prepare_forward(struct backend_program *program, const struct node *node,
                             const struct pool *pool) {
-  const struct window *w = &pool->window;
   struct cpu_node *known = &program->nodes[node->index];
   bool has_workspace = known->has_gradient && pool->kind == dnnl_pooling_max;
   dnnl_memory_desc_t in = cpu_layout_as(program, node->inputs[0], pool->in->rank, pool->in->dim);
-  dnnl_memory_desc_t out = layout_any(pool->out->rank, pool->out->dim);
-  dnnl_pooling_v2_desc_t forward;
-  if (dnnl_pooling_v2_forward_desc_init(
-          &forward, has_workspace ? dnnl_forward_training : dnnl_forward_inference, pool->kind, &in, &out,
-          w->strides, w->kernel, w->dilations, w->pads_begin, w->pads_end))
-    return false;
-  dnnl_primitive_desc_t desc = cpu_describe(program, &forward, NULL, NULL);
+  in.data_type = cpu_type(program, node->outputs[0]);
+  dnnl_primitive_desc_t desc = forward_describe(program, pool, has_workspace, &in);
+  if (in.data_type != dnnl_f32 && cpu_rank(desc) == CPU_RANK_REFERENCE) {
+    in.data_type = dnnl_f32;
+    desc = forward_describe(program, pool, has_workspace, &in);
+  }
   if (!desc)
     return false;
   struct cpu_step *step = cpu_step_new(program, node);

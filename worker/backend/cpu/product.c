@@ -9,11 +9,11 @@ struct cpu_product {
   dnnl_exec_arg_t args[OPERANDS];
 };
 
-static dnnl_memory_desc_t view_layout(int64_t stack, const struct product_view *view) {
+static dnnl_memory_desc_t view_layout(int64_t stack, const struct product_view *view, dnnl_data_type_t type) {
   dnnl_memory_desc_t layout;
   const dnnl_dims_t dims = {stack, view->rows, view->columns};
   const dnnl_dims_t strides = {view->stack_stride, view->row_stride, view->column_stride};
-  CHECK(dnnl_memory_desc_init_by_strides(&layout, 3, dims, dnnl_f32, strides) == dnnl_success);
+  CHECK(dnnl_memory_desc_init_by_strides(&layout, 3, dims, type, strides) == dnnl_success);
   return layout;
 }
 
@@ -44,6 +44,8 @@ static dnnl_status_t primitive_make(struct backend_program *program, struct cpu_
     status = dnnl_matmul_desc_init(&matmul, &layouts[0], &layouts[1], NULL, &layouts[2]);
   if (!status)
     status = dnnl_primitive_desc_create(&desc, &matmul, attr, program->engine, NULL);
+  if (!status && shape->factors != dnnl_f32 && cpu_rank(desc) == CPU_RANK_REFERENCE)
+    status = dnnl_unimplemented;
   if (!status)
     status = dnnl_primitive_create(&product->primitive, desc);
   if (desc)
@@ -57,9 +59,9 @@ static dnnl_status_t primitive_make(struct backend_program *program, struct cpu_
 
 struct cpu_product *cpu_product_new(struct backend_program *program, const struct cpu_product_shape *shape) {
   struct cpu_product *product = arena_new(&program->memory, sizeof *product);
-  const dnnl_memory_desc_t layouts[OPERANDS] = {view_layout(shape->stack, &shape->a),
-                                                view_layout(shape->stack, &shape->b),
-                                                view_layout(shape->stack, &shape->out)};
+  const dnnl_memory_desc_t layouts[OPERANDS] = {view_layout(shape->stack, &shape->a, shape->factors),
+                                                view_layout(shape->stack, &shape->b, shape->factors),
+                                                view_layout(shape->stack, &shape->out, shape->result)};
   static const int ids[OPERANDS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
   product->next = program->products;
   program->products = product;
@@ -68,8 +70,8 @@ struct cpu_product *cpu_product_new(struct backend_program *program, const struc
   return primitive_make(program, product, shape, layouts) ? NULL : product;
 }
 
-bool cpu_product_run(const struct backend_program *program, const struct cpu_product *product, const float *a,
-                     const float *b, float *out) {
+bool cpu_product_run(const struct backend_program *program, const struct cpu_product *product, const void *a,
+                     const void *b, void *out) {
   void *const data[OPERANDS] = {(void *)a, (void *)b, out};
   for (int i = 0; i < OPERANDS; i++)
     if (dnnl_memory_set_data_handle(product->args[i].memory, data[i]))

@@ -17,15 +17,16 @@ struct cpu_product_shape {
   struct product_view a, b, out;
   float alpha;
   bool adds;
+  dnnl_data_type_t factors, result; /* f32 or bf16 */
 };
 
 struct cpu_product;
 
-/* The product is the program's. NULL when oneDNN has none. */
+/* The product is the program's. NULL when oneDNN has none, or nothing but its reference loops for bf16. */
 struct cpu_product *cpu_product_new(struct backend_program *program, const struct cpu_product_shape *shape);
 /* False if oneDNN fails. */
-bool cpu_product_run(const struct backend_program *program, const struct cpu_product *product, const float *a,
-                     const float *b, float *out);
+bool cpu_product_run(const struct backend_program *program, const struct cpu_product *product, const void *a,
+                     const void *b, void *out);
 
 /* Releases the products of a program. */
 void cpu_products_release(struct backend_program *program);

@@ -1,10 +1,15 @@
 /* Kernels of plain tensors: the op's reference kernel for nodes that no other takes. Tensors are dense, but
-   for ops that do not care in which order the elements lie. */
+   for ops that do not care in which order the elements lie. Kernels know f32 alone: where such an op's
+   tensors are bf16, its kernel sees a chunk at a time. */
 #include "worker/backend/cpu/cpu.h"
+#include "worker/backend/cpu/reals.h"
+
+enum { CHUNK = 2048 }; /* elements: all of a node's stay in the cache */
 
 struct call {
   int (*kernel)(const struct op_call *call, struct err *err);
   struct op_call tensors;
+  int64_t chunked; /* elements of the whole tensors that are seen in chunks; 0: they are seen at once */
 };
 
 static int run_call(struct backend_program *program, struct cpu_step *step, const struct backend_run *run,
@@ -24,6 +29,51 @@ static int run_call(struct backend_program *program, struct cpu_step *step, cons
   return call->kernel(tensors, err);
 }
 
+/* Of a pointwise node: tensors of the output's shape may lie in any one layout; others have one element. */
+static bool is_whole(const struct op_call *tensors, int input) {
+  return shape_is_same(&tensors->in[input].shape, &tensors->out[0].shape);
+}
+
+/* Elements [at, at + n) of an argument, in scratch where they are bf16. */
+static float *chunk_open(const struct cpu_arg *arg, int64_t at, int64_t n, float *scratch) {
+  if (arg->layout.data_type == dnnl_f32)
+    return (float *)arg->data + at;
+  reals_widen(arg->data, at, n, scratch);
+  return scratch;
+}
+
+static int run_chunks(struct backend_program *program, struct cpu_step *step, const struct backend_run *run,
+                      struct err *err) {
+  const struct call *call = step->details;
+  const struct node *node = step->node;
+  const struct cpu_arg *out = &step->args[step->n_args - 2];
+  float *result = step->args[step->n_args - 1].data;
+  struct tensor in[OP_OPTIONAL_MAX] = {0}, output = call->tensors.out[0];
+  struct op_call chunk = {.graph = program->graph, .node = node, .in = in, .out = &output};
+  chunk.context = run->context;
+  output.data = result;
+  for (int64_t at = 0; at < call->chunked; at += CHUNK) {
+    int64_t n = call->chunked - at < CHUNK ? call->chunked - at : CHUNK;
+    const struct cpu_arg *arg = step->args;
+    float *scratch = result;
+    for (int i = 0; i < node->n_inputs; i++) {
+      in[i] = call->tensors.in[i];
+      if (node->inputs[i] < 0)
+        continue;
+      bool is_of_whole = is_whole(&call->tensors, i);
+      in[i].data = is_of_whole ? chunk_open(arg, at, n, scratch += CHUNK) : arg->data;
+      if (is_of_whole)
+        in[i].shape.dim[0] = n;
+      arg++;
+    }
+    output.shape.dim[0] = n;
+    if (call->kernel(&chunk, err))
+      return err->code;
+    reals_narrow(result, n, 1, out->data, at);
+  }
+  return ERR_OK;
+}
+
 /* Output 0 may be written over input 0, unless another input lies in the same bytes. */
 static bool can_run_in_place(const struct backend_program *program, const struct node *node,
                              const struct cpu_step *step) {
@@ -35,11 +85,6 @@ static bool can_run_in_place(const struct backend_program *program, const struct
     if (program->buffers[step->args[a].buffer].root == program->buffers[step->args[0].buffer].root)
       return false;
   return true;
-}
-
-/* Of a pointwise node: tensors of the output's shape may lie in any one layout; others have one element. */
-static bool is_whole(const struct op_call *tensors, int input) {
-  return shape_is_same(&tensors->in[input].shape, &tensors->out[0].shape);
 }
 
 /* True if the kernel makes 0 of zeros, as the padding of a layout must be: tried. */
@@ -79,10 +124,10 @@ static bool common_layout(struct backend_program *program, const struct call *ca
       continue;
     if (tensors->in[i].dtype != DTYPE_F32 || !is_whole(tensors, i))
       return false;
-    const dnnl_memory_desc_t *produced = cpu_layout(program, node->inputs[i]);
-    if (is_found || produced->ndims == 0 || layout_is_dense(produced))
+    dnnl_memory_desc_t produced = cpu_layout(program, node->inputs[i]);
+    if (is_found || produced.ndims == 0 || layout_is_dense(&produced))
       continue;
-    *layout = *produced;
+    *layout = produced;
     is_found = true;
   }
   int64_t elems = shape_elems(&tensors->out[0].shape);
@@ -99,6 +144,48 @@ static void tensors_flatten(struct op_call *tensors, const dnnl_memory_desc_t *l
   tensors->out[0].shape = flat;
 }
 
+/* Whether the kernel is to see chunks of bf16 tensors. */
+static bool suits_chunks(struct backend_program *program, const struct call *call) {
+  const struct op_call *tensors = &call->tensors;
+  const struct node *node = tensors->node;
+  bool is_some_bf16 = false;
+  if (!(node->op->flags & OP_POINTWISE) || node->n_inputs > OP_OPTIONAL_MAX ||
+      cpu_type(program, node->outputs[0]) != dnnl_bf16)
+    return false;
+  for (int i = 0; i < node->n_inputs; i++) {
+    if (node->inputs[i] < 0 || (!is_whole(tensors, i) && shape_elems(&tensors->in[i].shape) == 1))
+      continue;
+    if (tensors->in[i].dtype != DTYPE_F32 || !is_whole(tensors, i))
+      return false;
+    is_some_bf16 |= cpu_produced_type(program, node->inputs[i]) == dnnl_bf16;
+  }
+  return is_some_bf16;
+}
+
+/* layout: of all whole tensors; NULL: dense. */
+static void call_in_chunks(struct backend_program *program, struct cpu_step *step,
+                           const dnnl_memory_desc_t *layout) {
+  struct call *call = step->details;
+  const struct node *node = step->node;
+  dnnl_memory_desc_t whole = layout ? *layout : layout_of_shape(&call->tensors.out[0].shape);
+  for (int i = 0; i < node->n_inputs; i++) {
+    if (node->inputs[i] < 0)
+      continue;
+    dnnl_memory_desc_t typed = layout_typed(whole, cpu_produced_type(program, node->inputs[i]));
+    cpu_read(program, step, 0, node->inputs[i], is_whole(&call->tensors, i) ? &typed : NULL);
+  }
+  dnnl_memory_desc_t out = layout_typed(whole, dnnl_bf16);
+  call->chunked = (int64_t)(dnnl_memory_desc_get_size(&out) / sizeof(uint16_t));
+  step->run = run_chunks;
+  if (can_run_in_place(program, node, step))
+    cpu_write_over(program, step, 0, &out, step->args[0].buffer);
+  else
+    cpu_write(program, step, 0, node->outputs[0], &out);
+  cpu_scratch(program, step, CHUNK * (1 + node->n_inputs), dnnl_f32);
+  tensors_flatten(&call->tensors, &whole);
+  cpu_step_end(program, step, NULL);
+}
+
 void cpu_call(struct backend_program *program, const struct node *node,
               int (*kernel)(const struct op_call *call, struct err *err)) {
   struct call *call = arena_new(&program->memory, sizeof *call);
@@ -109,6 +196,10 @@ void cpu_call(struct backend_program *program, const struct node *node,
   step->details = call;
   op_call_init(&call->tensors, &program->memory, program->graph, node);
   const dnnl_memory_desc_t *layout = common_layout(program, call, &common) ? &common : NULL;
+  if (suits_chunks(program, call)) {
+    call_in_chunks(program, step, layout);
+    return;
+  }
   for (int i = 0; i < node->n_inputs; i++)
     if (node->inputs[i] >= 0)
       cpu_read(program, step, 0, node->inputs[i], layout && is_whole(&call->tensors, i) ? layout : NULL);

@@ -80,6 +80,13 @@ static int run_send(struct backend_program *program, struct cpu_step *step, cons
   return ERR_OK;
 }
 
+/* Bytes of each element; 0: they are no reals. */
+static int real_size(const dnnl_memory_desc_t *layout) {
+  if (layout->ndims == 0)
+    return 0;
+  return layout->data_type == dnnl_f32 ? 4 : layout->data_type == dnnl_bf16 ? 2 : 0;
+}
+
 static struct cpu_step *message_step(struct carving *carving, enum backend_part part,
                                      const struct stage_crossing *crossings, int n) {
   struct backend_program *program = carving->program;
@@ -89,8 +96,7 @@ static struct cpu_step *message_step(struct carving *carving, enum backend_part 
   for (int c = 0; c < n; c++) {
     const struct cpu_buffer *buffer = &program->buffers[crossings[c].origin];
     sizes[c] = buffer->size_bytes;
-    bool is_real = buffer->layout.ndims > 0 && buffer->layout.data_type == dnnl_f32;
-    real_bytes[c] = is_real ? (int)sizeof(float) : 0;
+    real_bytes[c] = real_size(&buffer->layout);
   }
   struct cpu_message message = {.part = part, .of = {sizes, real_bytes, n}};
   message.bytes =

@@ -162,12 +162,18 @@ static void ref_bytes(const struct backend_program *program, struct backend_byte
   *out = (struct backend_bytes){.saved = program->live.size_bytes};
 }
 
+static int ref_check_precision(enum precision precision, struct err *err) {
+  (void)precision;
+  return err_set(err, ERR_UNSUPPORTED, "the reference kernels compute in fp32 only");
+}
+
 static const char *ref_fingerprint(void) {
   return "reference kernels";
 }
 
 const struct backend_def backend_ref = {
     .name = "ref",
+    .check_precision = ref_check_precision,
     .prepare = ref_prepare,
     .run = ref_run,
     .memory_bytes = ref_memory_bytes,

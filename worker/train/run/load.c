@@ -100,22 +100,30 @@ struct kept_data *loaded_close_but_data(struct loaded *loaded) {
   return kept;
 }
 
-/* What GPUs alone can do is not asked of a CPU, unless the run takes whatever computes. */
+static int check_precision(const struct load_options *options, const Weir__TrainSpec *train,
+                           struct err *err) {
+  enum precision precision;
+  struct err lack;
+  if (!precision_find(train->precision, &precision) ||
+      backend_check_precision(options->backend, precision, &lack) == ERR_OK)
+    return ERR_OK;
+  return err_set(err, ERR_UNSUPPORTED, "%s: train.precision %s needs %sGPUs, or train.deterministic: false",
+                 lack.text, train->precision, precision == PRECISION_BF16 ? "other CPUs, " : "");
+}
+
+/* What a CPU cannot do is not asked of it, unless the run takes whatever computes. */
 static int check_abilities(const struct load_options *options, const Weir__TrainSpec *train,
                            struct err *err) {
-  static const char remedy[] = "needs GPUs, or train.deterministic: false";
   bool is_nccl = strcmp(train->collective, "nccl") == 0;
   if (is_nccl && options->devices && rpc_channel_has_tls(options->coordinator))
     return err_set(err, ERR_UNSUPPORTED,
                    "train.collective nccl opens ports of its own, which --tls does not cover: take shm");
   if (options->devices || !train->deterministic)
     return ERR_OK;
-  if (strcmp(train->precision, "fp32") != 0)
-    return err_set(err, ERR_UNSUPPORTED, "this worker computes in fp32 only: train.precision %s %s",
-                   train->precision, remedy);
   if (is_nccl)
-    return err_set(err, ERR_UNSUPPORTED, "this worker has no GPU: train.collective nccl %s", remedy);
-  return ERR_OK;
+    return err_set(err, ERR_UNSUPPORTED,
+                   "this worker has no GPU: train.collective nccl needs GPUs, or train.deterministic: false");
+  return check_precision(options, train, err);
 }
 
 static int open_sets(const struct load_options *options, struct loaded *loaded, struct err *err) {

@@ -6,6 +6,7 @@
 #include "common/base/sha256.h"
 #include "common/rpc/model_fetch.h"
 #include "model/model.h"
+#include "worker/backend/backend.h"
 #include "worker/data/data_root.h"
 #include "worker/data/loader.h"
 #include "worker/train/run/promises.h"
@@ -19,6 +20,7 @@ struct kept_data {
 struct load_options {
   struct rpc_channel *coordinator;
   struct data_root data_root;
+  const struct backend_def *backend;
   int executors;
   int readers;        /* threads that read ahead, at least */
   const int *devices; /* [executors] GPUs with memory of their own, each for one of them; NULL: none */

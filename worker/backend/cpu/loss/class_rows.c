@@ -7,22 +7,22 @@
 #include "worker/backend/cpu/exp.h"
 #include "worker/backend/cpu/lanes.h"
 
-void class_step_add(struct backend_program *program, const struct node *node, int64_t scratch_elems,
-                    int (*run)(struct backend_program *program, struct cpu_step *step,
-                               const struct backend_run *run, struct err *err)) {
+void class_step_add(struct backend_program *program, const struct node *node, const struct class_wish *wish) {
   struct class_step *details = arena_new(&program->memory, sizeof *details);
   struct cpu_step *step = cpu_step_new(program, node);
-  dnnl_memory_desc_t scratch = layout_dense(1, &scratch_elems);
   op_call_init(&details->call, &program->memory, program->graph, node);
+  details->more = wish->more;
   step->details = details;
-  step->run = run;
+  step->run = wish->run;
   for (int i = 0; i < node->n_inputs; i++)
-    if (node->inputs[i] >= 0)
+    if (node->inputs[i] >= 0 && i < wish->n_bf16)
+      cpu_read_dense(program, step, node->inputs[i], dnnl_bf16);
+    else if (node->inputs[i] >= 0)
       cpu_read(program, step, 0, node->inputs[i], NULL);
   for (int o = 0; o < node->n_outputs; o++)
     if (node->outputs[o] >= 0)
       cpu_write(program, step, 0, node->outputs[o], NULL);
-  cpu_write(program, step, 0, -1, &scratch);
+  cpu_scratch(program, step, wish->scratch_elems, dnnl_f32);
   cpu_step_end(program, step, NULL);
 }
 

@@ -10,12 +10,19 @@
 struct class_step {
   struct op_call call;
   float *scratch;
+  const void *more; /* the kernel's own; NULL */
 };
 
-/* Adds the step, which `run` executes. */
-void class_step_add(struct backend_program *program, const struct node *node, int64_t scratch_elems,
-                    int (*run)(struct backend_program *program, struct cpu_step *step,
-                               const struct backend_run *run, struct err *err));
+/* What a step is to be: f32 but for its first n_bf16 inputs. */
+struct class_wish {
+  int64_t scratch_elems;
+  int n_bf16;
+  int (*run)(struct backend_program *program, struct cpu_step *step, const struct backend_run *run,
+             struct err *err);
+  const void *more;
+};
+
+void class_step_add(struct backend_program *program, const struct node *node, const struct class_wish *wish);
 /* For `run`: where the bytes are. */
 struct class_step *class_step_open(struct cpu_step *step);
 

@@ -63,7 +63,8 @@ static bool prepare_pass(struct backend_program *program, const struct node *nod
   if (node_attr_int(node, "log_probabilities", 0) ||
       class_rows_axis(node, &node_input(program->graph, node, first)->shape, &axis, &labels, &err))
     return false;
-  class_step_add(program, node, axis.classes * (axis.inner < CLASS_TILE ? axis.inner : CLASS_TILE), run);
+  int64_t tile = axis.inner < CLASS_TILE ? axis.inner : CLASS_TILE;
+  class_step_add(program, node, &(struct class_wish){.scratch_elems = axis.classes * tile, .run = run});
   return true;
 }
 

@@ -66,7 +66,8 @@ static bool prepare_pass(struct backend_program *program, const struct node *nod
   struct err err = ERR_NONE;
   if (class_rows_axis(node, &node_input(program->graph, node, first)->shape, &axis, &labels, &err))
     return false;
-  class_step_add(program, node, 2 * axis.classes * (axis.inner < CLASS_TILE ? axis.inner : CLASS_TILE), run);
+  int64_t tile = axis.inner < CLASS_TILE ? axis.inner : CLASS_TILE;
+  class_step_add(program, node, &(struct class_wish){.scratch_elems = 2 * axis.classes * tile, .run = run});
   return true;
 }
 

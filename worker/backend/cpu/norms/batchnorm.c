@@ -4,19 +4,19 @@
 #include "worker/backend/cpu/cpu.h"
 #include "worker/backend/cpu/norms/moments.h"
 
-static const unsigned SCALE_AND_SHIFT = dnnl_use_scale | dnnl_use_shift;
-
-static bool normalization_layout(struct backend_program *program, int x, dnnl_memory_desc_t *layout) {
+/* Of x, and of the result of x's shape. */
+static bool normalization_layout(struct backend_program *program, int x, int result,
+                                 dnnl_memory_desc_t *layout) {
   const struct shape *shape = &program->graph->values[x].shape;
   if (shape->rank < 2 || shape->rank > 5)
     return false;
-  *layout = cpu_layout_as(program, x, shape->rank, shape->dim);
+  *layout = layout_typed(cpu_layout_as(program, x, shape->rank, shape->dim), cpu_type(program, result));
   return true;
 }
 
-static dnnl_primitive_desc_t forward_describe(struct backend_program *program, const struct node *node,
-                                              dnnl_prop_kind_t kind, const dnnl_memory_desc_t *layout,
-                                              unsigned flags) {
+static dnnl_primitive_desc_t typed_describe(struct backend_program *program, const struct node *node,
+                                            dnnl_prop_kind_t kind, const dnnl_memory_desc_t *layout) {
+  const unsigned flags = dnnl_use_scale | dnnl_use_shift | dnnl_use_global_stats;
   dnnl_batch_normalization_desc_t norm;
   float epsilon = node_attr_float(node, "epsilon", 1e-5f);
   if (dnnl_batch_normalization_forward_desc_init(&norm, kind, layout, epsilon, flags))
@@ -24,14 +24,23 @@ static dnnl_primitive_desc_t forward_describe(struct backend_program *program, c
   return cpu_describe(program, &norm, NULL, NULL);
 }
 
+/* The layout becomes f32 where oneDNN has nothing but its reference loops for bf16. */
+static dnnl_primitive_desc_t forward_describe(struct backend_program *program, const struct node *node,
+                                              dnnl_prop_kind_t kind, dnnl_memory_desc_t *layout) {
+  dnnl_primitive_desc_t desc = typed_describe(program, node, kind, layout);
+  if (layout->data_type == dnnl_f32 || cpu_rank(desc) != CPU_RANK_REFERENCE)
+    return desc;
+  layout->data_type = dnnl_f32;
+  return typed_describe(program, node, kind, layout);
+}
+
 /* BatchNormalization: X, scale, B, mean, var -> Y */
 static bool prepare_inference(struct backend_program *program, const struct node *node) {
   dnnl_memory_desc_t layout;
   if (node_attr_int(node, "training_mode", 0) != 0 || node->n_outputs > 1 ||
-      !normalization_layout(program, node->inputs[0], &layout))
+      !normalization_layout(program, node->inputs[0], node->outputs[0], &layout))
     return false;
-  dnnl_primitive_desc_t desc = forward_describe(program, node, dnnl_forward_inference, &layout,
-                                                SCALE_AND_SHIFT | dnnl_use_global_stats);
+  dnnl_primitive_desc_t desc = forward_describe(program, node, dnnl_forward_inference, &layout);
   if (!desc)
     return false;
   struct cpu_step *step = cpu_step_new(program, node);
@@ -68,11 +77,10 @@ static int output_at(const struct node *node, int i) {
 static bool prepare_training(struct backend_program *program, const struct node *node) {
   dnnl_memory_desc_t layout;
   struct moments moments;
-  if (!normalization_layout(program, node->inputs[0], &layout) || !moments_init(&moments, &layout))
+  if (!normalization_layout(program, node->inputs[0], node->outputs[0], &layout))
     return false;
-  dnnl_primitive_desc_t desc = forward_describe(program, node, dnnl_forward_training, &layout,
-                                                SCALE_AND_SHIFT | dnnl_use_global_stats);
-  if (!desc)
+  dnnl_primitive_desc_t desc = forward_describe(program, node, dnnl_forward_training, &layout);
+  if (!desc || !moments_init(&moments, &layout))
     return false;
   dnnl_memory_desc_t vector = layout_dense(1, &layout.dims[1]);
   struct cpu_step *step = cpu_step_new(program, node);
@@ -111,7 +119,8 @@ static int run_gradient(struct backend_program *program, struct cpu_step *step, 
 static bool prepare_gradient(struct backend_program *program, const struct node *node) {
   dnnl_memory_desc_t layout;
   struct moments moments;
-  if (!normalization_layout(program, node->inputs[1], &layout) || !moments_init(&moments, &layout))
+  if (!normalization_layout(program, node->inputs[1], node->outputs[0], &layout) ||
+      !moments_init(&moments, &layout))
     return false;
   dnnl_memory_desc_t vector = layout_dense(1, &layout.dims[1]);
   struct cpu_step *step = cpu_step_new(program, node);

@@ -2,12 +2,11 @@
 #include "worker/backend/cpu/norms/moments.h"
 
 #include "common/base/vector_variants.h"
+#include "worker/backend/cpu/reals.h"
 
 /* Elements of a row: LANES where the positions of a block of channels follow each other, up to LANES_MAX
    where channels do. CHUNK: rows that are added in f32. */
 enum { LANES = 16, LANES_MAX = 64, CHUNK = 32 };
-
-#define INLINED inline __attribute__((always_inline))
 
 /* How many positions a sample has, and the step from one to the next. False if there are several steps. */
 static bool positions_of(const dnnl_memory_desc_t *layout, int64_t *positions, int64_t *step) {
@@ -30,6 +29,7 @@ bool moments_init(struct moments *m, const dnnl_memory_desc_t *layout) {
   const dnnl_blocking_desc_t *blocking = &layout->format_desc.blocking;
   *m = (struct moments){
       .channels = layout->dims[1], .padded = layout->padded_dims[1], .block = 1, .repeats = 1};
+  m->is_bf16 = layout->data_type == dnnl_bf16;
   if (layout->format_kind != dnnl_blocked || blocking->inner_nblks > 1)
     return false;
   if (blocking->inner_nblks == 1)
@@ -61,8 +61,9 @@ bool moments_init(struct moments *m, const dnnl_memory_desc_t *layout) {
 
 /* Rows of one sample, from element `at` of each tensor on. */
 struct rows {
-  const float *x, *dy;
-  float *dx;
+  const void *x, *dy;
+  void *dx;
+  bool is_bf16;
   int64_t at, n, step;
 };
 
@@ -81,15 +82,16 @@ enum terms { TERMS_X, TERMS_SQUARES, TERMS_DY, TERMS_PRODUCTS };
 
 /* Of element i: x, (x - mean)^2, dy or dy (x - mean). */
 static INLINED float term_of(enum terms terms, const struct rows *rows, int64_t i, float mean) {
+  float x = terms == TERMS_DY ? 0 : real_at(rows->x, i, rows->is_bf16);
   switch (terms) {
   case TERMS_X:
-    return rows->x[i];
+    return x;
   case TERMS_SQUARES:
-    return (rows->x[i] - mean) * (rows->x[i] - mean);
+    return (x - mean) * (x - mean);
   case TERMS_DY:
-    return rows->dy[i];
+    return real_at(rows->dy, i, rows->is_bf16);
   default:
-    return rows->dy[i] * (rows->x[i] - mean);
+    return real_at(rows->dy, i, rows->is_bf16) * (x - mean);
   }
 }
 
@@ -108,15 +110,16 @@ static INLINED void add_terms(enum terms terms, const struct rows *rows, const i
 
 /* dx = (dy - offset - (x - mean) slope) factor, where dx may be dy: a row is read before it is written. */
 static INLINED void spread_rows(const struct rows *rows, const int64_t elems, const struct places *known) {
-  const float *x = rows->x + rows->at, *dy = rows->dy + rows->at;
-  float *dx = rows->dx + rows->at, row[LANES_MAX];
+  const bool is_bf16 = rows->is_bf16;
+  float row[LANES_MAX];
   for (int64_t r = 0; r < rows->n; r++) {
-    int64_t at = r * rows->step;
+    int64_t at = rows->at + r * rows->step;
+    for (int64_t l = 0; l < elems; l++) {
+      float x = real_at(rows->x, at + l, is_bf16), dy = real_at(rows->dy, at + l, is_bf16);
+      row[l] = (dy - known->offset[l] - (x - known->mean[l]) * known->slope[l]) * known->factor[l];
+    }
     for (int64_t l = 0; l < elems; l++)
-      row[l] =
-          (dy[at + l] - known->offset[l] - (x[at + l] - known->mean[l]) * known->slope[l]) * known->factor[l];
-    for (int64_t l = 0; l < elems; l++)
-      dx[at + l] = row[l];
+      real_put(rows->dx, at + l, is_bf16, row[l]);
   }
 }
 
@@ -155,15 +158,29 @@ static INLINED void walk_samples(enum walk walk, const struct moments *m, struct
 }
 
 /* The usual numbers of elements are constants, for which loops become vectors. */
+static INLINED void walk_sized(enum walk walk, const struct moments *m, struct rows rows, int64_t elems,
+                               struct lanes *lanes) {
+  if (elems == LANES)
+    walk_samples(walk, m, rows, LANES, lanes);
+  else if (elems == LANES_MAX)
+    walk_samples(walk, m, rows, LANES_MAX, lanes);
+  else
+    walk_samples(walk, m, rows, elems, lanes);
+}
+
+/* So is the type. */
 #define BLOCK_WALK(name, walk)                                                                               \
+  BF16_VARIANT static void name##_bf16(const struct moments *m, const struct rows *rows, int64_t elems,      \
+                                       struct lanes *lanes) {                                                \
+    struct rows typed = *rows;                                                                               \
+    typed.is_bf16 = true;                                                                                    \
+    walk_sized(walk, m, typed, elems, lanes);                                                                \
+  }                                                                                                          \
   VECTOR_VARIANTS static void name(const struct moments *m, const struct rows *rows, int64_t elems,          \
                                    struct lanes *lanes) {                                                    \
-    if (elems == LANES)                                                                                      \
-      walk_samples(walk, m, *rows, LANES, lanes);                                                            \
-    else if (elems == LANES_MAX)                                                                             \
-      walk_samples(walk, m, *rows, LANES_MAX, lanes);                                                        \
-    else                                                                                                     \
-      walk_samples(walk, m, *rows, elems, lanes);                                                            \
+    struct rows typed = *rows;                                                                               \
+    typed.is_bf16 = false;                                                                                   \
+    walk_sized(walk, m, typed, elems, lanes);                                                                \
   }
 
 BLOCK_WALK(walk_x, WALK_X)
@@ -173,12 +190,20 @@ BLOCK_WALK(walk_spread, WALK_SPREAD)
 
 typedef void block_walk(const struct moments *m, const struct rows *rows, int64_t elems, struct lanes *lanes);
 
+/* [1]: of bf16 */
+static block_walk *const block_walks[][2] = {
+    [WALK_X] = {walk_x, walk_x_bf16},
+    [WALK_SQUARES] = {walk_squares, walk_squares_bf16},
+    [WALK_GRADIENT] = {walk_gradient, walk_gradient_bf16},
+    [WALK_SPREAD] = {walk_spread, walk_spread_bf16},
+};
+
 /* The block of channels from `first` on. */
-static void walk_block(const struct moments *m, block_walk *walk, struct rows rows, int64_t first,
+static void walk_block(const struct moments *m, enum walk walk, struct rows rows, int64_t first,
                        struct lanes *lanes) {
   int64_t width = first + m->block < m->padded ? m->block : m->padded - first;
   rows.at = first / m->block * m->block_step;
-  walk(m, &rows, width * m->repeats, lanes);
+  block_walks[walk][m->is_bf16](m, &rows, width * m->repeats, lanes);
 }
 
 /* How many channels the block from `first` on has, without padding. */
@@ -202,17 +227,17 @@ static void put_value(const struct moments *m, float *places, int64_t k, float v
     places[l] = value;
 }
 
-void moments_compute(const struct moments *m, const float *x, float *mean, float *variance) {
+void moments_compute(const struct moments *m, const void *x, float *mean, float *variance) {
   struct rows rows = {.x = x};
   for (int64_t first = 0; first < m->channels; first += m->block) {
     struct lanes lanes = {0};
     int64_t n = channels_from(m, first);
-    walk_block(m, walk_x, rows, first, &lanes);
+    walk_block(m, WALK_X, rows, first, &lanes);
     for (int64_t k = 0; k < n; k++) {
       mean[first + k] = (float)(take_sum(m, lanes.sums, k) / m->elems);
       put_value(m, lanes.known.mean, k, mean[first + k]);
     }
-    walk_block(m, walk_squares, rows, first, &lanes);
+    walk_block(m, WALK_SQUARES, rows, first, &lanes);
     for (int64_t k = 0; k < n; k++)
       variance[first + k] = (float)(take_sum(m, lanes.sums, k) / m->elems);
   }
@@ -225,7 +250,7 @@ void moments_differentiate(const struct moments *m, const struct moments_gradien
     int64_t n = channels_from(m, first);
     for (int64_t k = 0; k < n; k++)
       put_value(m, lanes.known.mean, k, g->mean[first + k]);
-    walk_block(m, walk_gradient, rows, first, &lanes);
+    walk_block(m, WALK_GRADIENT, rows, first, &lanes);
     for (int64_t k = 0; k < n; k++) {
       double sum = take_sum(m, lanes.sums, k), inv_std = g->inv_std[first + k];
       double dscale = take_sum(m, lanes.products, k) * inv_std;
@@ -235,6 +260,6 @@ void moments_differentiate(const struct moments *m, const struct moments_gradien
       put_value(m, lanes.known.slope, k, (float)(dscale * inv_std / m->elems));
       put_value(m, lanes.known.factor, k, (float)(g->scale[first + k] * inv_std));
     }
-    walk_block(m, walk_spread, rows, first, &lanes);
+    walk_block(m, WALK_SPREAD, rows, first, &lanes);
   }
 }

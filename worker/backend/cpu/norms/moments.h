@@ -7,9 +7,9 @@
 
 #include "worker/backend/cpu/cpu.h"
 
-/* Where the elements of a channel lie: f32[n, c, positions...] dense, with channels last, or in blocks of
-   channels. In each sample, a block of channels is some rows; elements k, k + block, ... of a row belong to
-   channel k of the block. Strides are in elements. */
+/* Where the elements of a channel lie: f32 or bf16[n, c, positions...] dense, with channels last, or in
+   blocks of channels. In each sample, a block of channels is some rows; elements k, k + block, ... of a row
+   belong to channel k of the block. Strides are in elements. */
 struct moments {
   int64_t channels, padded; /* without and with those that only fill the last block: 0 in every tensor */
   int64_t block, block_step;
@@ -18,19 +18,22 @@ struct moments {
   int64_t repeats;        /* elements of one channel in a row */
   int64_t rest;           /* elements of a shorter row behind the others; 0: there is none */
   double elems;           /* of a channel */
+  bool is_bf16;           /* the tensors are in bf16: all sums are the same as of f32 */
 };
 
 /* False for another layout. */
 bool moments_init(struct moments *moments, const dnnl_memory_desc_t *layout);
 
 /* x as described -> mean f32[c], variance f32[c] (of the population). */
-void moments_compute(const struct moments *moments, const float *x, float *mean, float *variance);
+void moments_compute(const struct moments *moments, const void *x, float *mean, float *variance);
 
 /* y = (x - mean) inv_std scale + bias: dy, x as described, scale, mean, inv_std f32[c] -> dx as described, at
    dy's place or apart, dscale, dbias f32[c]. Padding of dx is 0. */
 struct moments_gradient {
-  const float *dy, *x, *scale, *mean, *inv_std;
-  float *dx, *dscale, *dbias;
+  const void *dy, *x;
+  const float *scale, *mean, *inv_std;
+  void *dx;
+  float *dscale, *dbias;
 };
 
 void moments_differentiate(const struct moments *moments, const struct moments_gradient *gradient);

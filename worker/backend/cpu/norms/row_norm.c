@@ -7,16 +7,19 @@
 
 #include "worker/backend/cpu/cpu.h"
 #include "worker/backend/cpu/lanes.h"
+#include "worker/backend/cpu/reals.h"
 
-/* The row of element i of x f32[rows,n] is r = i / n; its element of scale (and bias) f32[channels] is
+/* The row of element i of x[rows,n] is r = i / n; its element of scale (and bias) f32[channels] is
    r % period * (n / run) + i % n / run. */
 struct rows {
   int64_t rows, n, run, period, channels;
   int bias, mean, inv_std; /* the step's arguments; -1: absent */
+  dnnl_data_type_t type;   /* of x, y and their gradients; bf16 rows are widened in scratch */
+  int scratch;
 };
 
 static bool rows_init(struct rows *rows, const struct row_norm *norm) {
-  *rows = (struct rows){norm->rows, norm->n, 1, 1, 1, -1, -1, -1};
+  *rows = (struct rows){norm->rows, norm->n, 1, 1, 1, -1, -1, -1, dnnl_f32, -1};
   if (!row_norm_channels(norm, &rows->run, &rows->channels))
     return false;
   rows->period = rows->channels * rows->run / rows->n;
@@ -58,6 +61,37 @@ static float *arg_data(const struct cpu_step *step, int arg) {
   return arg < 0 ? NULL : step->args[arg].data;
 }
 
+/* Row r of an argument; where it is bf16, in place `turn` of the scratch, to which it is copied. */
+static float *row_open(const struct cpu_step *step, int arg, int64_t r, int turn) {
+  const struct rows *rows = step->details;
+  if (rows->type == dnnl_f32)
+    return (float *)step->args[arg].data + r * rows->n;
+  float *row = (float *)step->args[rows->scratch].data + turn * rows->n;
+  reals_widen(step->args[arg].data, r * rows->n, rows->n, row);
+  return row;
+}
+
+/* The same for a row that will be written, and once it was. */
+static float *result_open(const struct cpu_step *step, int arg, int64_t r) {
+  const struct rows *rows = step->details;
+  return (float *)step->args[rows->type == dnnl_f32 ? arg : rows->scratch].data +
+         (rows->type == dnnl_f32 ? r * rows->n : 0);
+}
+
+static void result_close(const struct cpu_step *step, int arg, int64_t r, const float *row) {
+  const struct rows *rows = step->details;
+  if (rows->type != dnnl_f32)
+    reals_narrow(row, rows->n, 1, step->args[arg].data, r * rows->n);
+}
+
+/* For so many rows. */
+static void scratch_add(struct backend_program *program, struct cpu_step *step, struct rows *rows, int n) {
+  if (rows->type == dnnl_f32)
+    return;
+  rows->scratch = step->n_args;
+  cpu_scratch(program, step, n * rows->n, dnnl_f32);
+}
+
 enum { NORM_X, NORM_SCALE, NORM_Y };
 
 static int run_norm(struct backend_program *program, struct cpu_step *step, const struct backend_run *run,
@@ -66,11 +100,12 @@ static int run_norm(struct backend_program *program, struct cpu_step *step, cons
   (void)run;
   (void)err;
   const struct rows *rows = step->details;
-  const float *x = step->args[NORM_X].data, *scales = step->args[NORM_SCALE].data;
-  const float *biases = arg_data(step, rows->bias);
-  float *y = step->args[NORM_Y].data, *means = arg_data(step, rows->mean);
-  float *inv_stds = arg_data(step, rows->inv_std), epsilon = node_attr_float(step->node, "epsilon", 1e-5f);
-  for (int64_t r = 0; r < rows->rows; r++, x += rows->n, y += rows->n) {
+  const float *scales = step->args[NORM_SCALE].data, *biases = arg_data(step, rows->bias);
+  float *means = arg_data(step, rows->mean), *inv_stds = arg_data(step, rows->inv_std);
+  float epsilon = node_attr_float(step->node, "epsilon", 1e-5f);
+  for (int64_t r = 0; r < rows->rows; r++) {
+    const float *x = row_open(step, NORM_X, r, 0);
+    float *y = result_open(step, NORM_Y, r);
     int64_t channel = r % rows->period * (rows->n / rows->run);
     struct row row = {.x = x, .scale = scales + channel, .bias = biases ? biases + channel : NULL, .y = y};
     row.mean = (float)(sum_of(x, 0, rows->n) / (double)rows->n);
@@ -79,6 +114,7 @@ static int run_norm(struct backend_program *program, struct cpu_step *step, cons
       scale_columns(&row, rows->n);
     for (int64_t i = 0, c = 0; i < rows->n && rows->run > 1; i += rows->run, c++)
       scale_run(&row, i, rows->run, c);
+    result_close(step, NORM_Y, r, y);
     if (means)
       means[r] = row.mean;
     if (inv_stds)
@@ -100,16 +136,18 @@ static bool prepare_norm(struct backend_program *program, const struct node *nod
   struct rows rows;
   if (!rows_init(&rows, norm))
     return false;
+  rows.type = cpu_type(program, node->outputs[0]);
   struct cpu_step *step = cpu_step_new(program, node);
-  int x = cpu_read(program, step, 0, node->inputs[0], NULL);
+  int x = cpu_read_dense(program, step, node->inputs[0], rows.type);
   cpu_read(program, step, 0, node->inputs[1], NULL);
-  cpu_write_over(program, step, 0, NULL, x);
+  cpu_write_over_dense(program, step, rows.type, x);
   if (norm->has_bias) {
     rows.bias = step->n_args;
     cpu_read(program, step, 0, node->inputs[2], NULL);
   }
   rows.mean = write_optional(program, step, node, 1);
   rows.inv_std = write_optional(program, step, node, 2);
+  scratch_add(program, step, &rows, 1);
   step->details = arena_copy(&program->memory, &rows, sizeof rows);
   step->run = run_norm;
   cpu_step_end(program, step, NULL);
@@ -259,16 +297,17 @@ static int run_grad(struct backend_program *program, struct cpu_step *step, cons
   if (dbias)
     memset(dbias, 0, size_bytes);
   for (int64_t r = 0; r < rows->rows; r++) {
-    int64_t at = r * rows->n, channel = r % rows->period * (rows->n / rows->run);
-    struct row_grad row = {.dy = (float *)step->args[GRAD_DY].data + at,
-                           .x = (float *)step->args[GRAD_X].data + at,
+    int64_t channel = r % rows->period * (rows->n / rows->run);
+    struct row_grad row = {.dy = row_open(step, GRAD_DY, r, 0),
+                           .x = row_open(step, GRAD_X, r, 1),
                            .scale = (float *)step->args[GRAD_SCALE].data + channel,
-                           .dx = (float *)step->args[GRAD_DX].data + at,
+                           .dx = result_open(step, GRAD_DX, r),
                            .dscale = sums + channel,
                            .dbias = sums + rows->channels + channel,
                            .mean = mean[r],
                            .inv_std = inv_std[r]};
     grad_row(&row, rows);
+    result_close(step, GRAD_DX, r, row.dx);
     if (r % ROWS_SUMMED == ROWS_SUMMED - 1 || r == rows->rows - 1) {
       sums_move(sums, dscale, rows->channels);
       sums_move(sums + rows->channels, dbias, rows->channels);
@@ -284,15 +323,17 @@ static bool prepare_grad(struct backend_program *program, const struct node *nod
   struct err err = ERR_NONE;
   if (row_norm_of_grad(&norm, program->graph, node, &err) || !rows_init(&rows, &norm))
     return false;
-  dnnl_memory_desc_t sums = layout_dense(1, (const int64_t[]){2 * rows.channels});
+  rows.type = cpu_type(program, node->outputs[0]);
   struct cpu_step *step = cpu_step_new(program, node);
-  int dy = cpu_read(program, step, 0, node->inputs[0], NULL);
-  for (int i = 1; i < 5; i++)
+  int dy = cpu_read_dense(program, step, node->inputs[0], rows.type);
+  cpu_read_dense(program, step, node->inputs[1], rows.type);
+  for (int i = 2; i < 5; i++)
     cpu_read(program, step, 0, node->inputs[i], NULL);
-  cpu_write_over(program, step, 0, NULL, dy);
+  cpu_write_over_dense(program, step, rows.type, dy);
   cpu_write(program, step, 0, node->outputs[1], NULL);
-  cpu_write(program, step, 0, -1, &sums);
+  cpu_scratch(program, step, 2 * rows.channels, dnnl_f32);
   rows.bias = write_optional(program, step, node, 2);
+  scratch_add(program, step, &rows, 2);
   step->details = arena_copy(&program->memory, &rows, sizeof rows);
   step->run = run_grad;
   cpu_step_end(program, step, NULL);

@@ -9,6 +9,7 @@ from test_fork import ADAM, COSINE, SGD, STEPS, Forks, assert_goes_on
 
 STANDS = 5  # the version of the first checkpoint
 APART = ("workers.max=1",)  # a run takes every worker that is free otherwise
+SHORT = "train.steps=25"  # where there are many
 
 
 class Standing(Forks):
@@ -83,17 +84,17 @@ def test_a_fork_from_memory_ends_in_the_bits_of_one_from_the_manifest_on_a_fresh
     """With what its optimizer keeps laid out otherwise, and the average new, gone, or gone on."""
     changes = (("train.optimizer.lr=0.01",), ("train.optimizer.momentum=0",), ("train.optimizer={name: adam, lr: 0.002}",),
                ("train.average={decay: 0.9}",), ("train.optimizer={name: lion, lr: 0.0001}", "train.average={decay: 0.5}"),
-               ("train.clip_norm=0.5", "train.steps=40"))
+               ("train.clip_norm=0.5",))
     for average in ("", "  average: {decay: 0.8}\n"):
         with Folder() as folder, Standing(folder) as forks:
             run = forks.stand(SGD, average)
-            changed = [(settings, forks.load_from_memory(run, *settings)) for settings in changes]
+            changed = [(settings, forks.load_from_memory(run, *settings, SHORT)) for settings in changes]
             forks.of_forks.open()
             ended = [forks.end(fork)["weights"] for _, fork in changed]
             forks.ask("cancel", run)
             forks.move(workers=2)
             for (settings, fork), weights in zip(changed, ended):
-                read = forks.fork(f"{run}@{STANDS}", *settings)
+                read = forks.fork(f"{run}@{STANDS}", *settings, SHORT)
                 assert forks.end(read)["weights"] == weights, settings
                 (adopted, blocks, _), = forks.restored(read)[0]
                 assert adopted == 0 < blocks, settings
@@ -168,7 +169,7 @@ def test_whatever_becomes_of_a_held_run_its_fork_is_what_it_was():
             for end in (raised, cancelled, rolled_back, rolled_back_by_another):
                 run = forks.hold(ADAM)
                 forks.of_forks.stop_at(STANDS + 3 if point == "running" else STANDS - 1)
-                fork = forks.fork(f"{run}@{STANDS}", *APART, label)
+                fork = forks.fork(f"{run}@{STANDS}", *APART, label, SHORT)
                 worker = point != "queued" and forks.cluster.add_worker(options=("--label", "fork=yes"))
                 if point == "running":
                     forks.stands(fork, STANDS + 3)
@@ -183,7 +184,7 @@ def test_whatever_becomes_of_a_held_run_its_fork_is_what_it_was():
                 if end in (rolled_back, rolled_back_by_another):
                     forks.ask("cancel", run)
                 worker.__exit__()
-        fresh = forks.end(forks.submit(forks.spec(ADAM), f"eval.at=[{STANDS}]"))
+        fresh = forks.end(forks.submit(forks.spec(ADAM), f"eval.at=[{STANDS}]", SHORT))
         assert fresh["weights"] == expected
 
 

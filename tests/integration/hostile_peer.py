@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A gRPC client that sends to a worker what no neighbour in its team would send.
 
-usage: hostile_peer.py RUN HOST:PORT...
+usage: hostile_peer.py RUN TICKET HOST:PORT...
 
 Prints one line of JSON: how often each status was answered. Exit status 0 if nothing was taken. Needs grpcio and
 grpcio-reflection."""
@@ -16,7 +16,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 DEADLINE_SECONDS, PIECE_BYTES, TERM = 60, 256 * 1024, 1
 REFUSALS = {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.OUT_OF_RANGE, grpc.StatusCode.ABORTED,
-            grpc.StatusCode.RESOURCE_EXHAUSTED}
+            grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.PERMISSION_DENIED}
 
 
 def pieces(run):
@@ -33,8 +33,8 @@ def pieces(run):
 
 
 def main():
-    run, answers = sys.argv[1], collections.Counter()
-    for address in sys.argv[2:]:
+    run, ticket, answers = sys.argv[1], sys.argv[2], collections.Counter()
+    for address in sys.argv[3:]:
         channel = grpc.insecure_channel(address)
         pool = descriptor_pool.DescriptorPool(ProtoReflectionDescriptorDatabase(channel))
         method = pool.FindServiceByName("weir.Peers").FindMethodByName("Send")
@@ -43,7 +43,7 @@ def main():
                                    response_deserializer=reply.FromString)
         for fields in pieces(run):
             try:
-                send(request(**fields), timeout=DEADLINE_SECONDS)
+                send(request(**fields), timeout=DEADLINE_SECONDS, metadata=[("weir-ticket", ticket)])
                 answers["OK"] += 1
             except grpc.RpcError as error:
                 answers[error.code().name] += 1

@@ -18,6 +18,7 @@ from test_hang import Run as EndlessRun, losses, undisturbed
 from test_pipeline import TRAIN, Runs
 from test_recompute import graph_specs
 from test_recovery import Run
+from tickets import peer_key_of, ticket_of
 
 EVAL = "  eval:  {format: idx, images: t10k-images-idx3-ubyte.gz, labels: t10k-labels-idx1-ubyte.gz}\n"
 LENET = ("lenet", "--channels", "8,16", "--hidden", "400", "--batch-norm", "--dropout", "0.25")
@@ -270,8 +271,10 @@ def test_garbage_at_a_worker_harms_nobody():
                         link.sendall(garbage)
             if os.path.exists(PEER_PYTHON):
                 peer = os.path.join(ROOT, "tests", "integration", "hostile_peer.py")
-                done = subprocess.run([PEER_PYTHON, peer, run.status()["run"], *addresses], capture_output=True, text=True,
-                                      timeout=PATIENCE, check=False)
+                name, store = run.status()["run"], cluster.store.removeprefix("file://")
+                ticket = ticket_of(store, name, key=peer_key_of(store, name))
+                done = subprocess.run([PEER_PYTHON, peer, name, ticket, *addresses], capture_output=True, text=True, timeout=PATIENCE,
+                                      check=False)
                 assert done.returncode == 0, done.stdout + done.stderr
                 assert json.loads(done.stdout)["INVALID_ARGUMENT"] > 0, done.stdout
             run.end()

@@ -33,7 +33,7 @@ static const struct phrase phrases[] = {
     {GRPC_STATUS_UNAVAILABLE, "Tls handshake failed", "no TLS handshake"},
     {GRPC_STATUS_UNAVAILABLE, refused_unsaid,
      "it closed the connection at once (TLS: does one end lack --tls, or an authority that the other "
-     "trusts?)"},
+     "trusts? Or does it have as many connections as it may? Its log says)"},
     {GRPC_STATUS_UNAVAILABLE, "failed to connect to all addresses", "cannot connect"},
     {GRPC_STATUS_UNAVAILABLE, "keepalive watchdog timeout", "connection lost: no answer to keepalive"},
     {GRPC_STATUS_UNAVAILABLE, "Socket closed", "connection lost"},

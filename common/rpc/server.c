@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/limits.h"
+#include "common/door/door.h"
 #include "common/rpc/address.h"
 #include "common/rpc/call.h"
 #include "common/rpc/credentials.h"
@@ -52,13 +54,15 @@ static grpc_server *core_new(void) {
   rpc_args_add(&args, GRPC_ARG_ALLOW_REUSEPORT, 0); /* two servers on one port are a mistake */
   rpc_args_add(&args, GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 100);
   rpc_args_add(&args, GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
-  rpc_args_add(&args, GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10000);
+  rpc_args_add(&args, GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, LIMIT_HANDSHAKE_MS);
+  rpc_args_add(&args, GRPC_ARG_MAX_CONCURRENT_STREAMS, LIMIT_STREAMS);
   return grpc_server_create(&args.list, NULL);
 }
 
 int rpc_server_start(const struct rpc_server_options *options, struct rpc_server **out, struct err *err) {
   struct rpc_server *server = mem_new(sizeof *server);
   rpc_init();
+  door_open();
   pthread_mutex_init(&server->lock, NULL);
   pthread_cond_init(&server->changed, NULL);
   server->shut.done = on_shut;

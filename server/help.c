@@ -4,7 +4,9 @@
 const struct program_option server_program_options[] = {
     {"role", "ROLE", SERVER_ROLE, "coordinator, parameters, or all: both in one process. Default: all."},
     {"listen", "HOST:PORT", SERVER_LISTEN,
-     "where to listen; port 0 takes a free one. Default: 127.0.0.1:7070."},
+     "where to listen; port 0 takes a free one. Default: 127.0.0.1:7070. Every address may also be "
+     "unix:/PATH, a socket in "
+     "a folder of this user's with mode 0700, which other users of the machine do not reach."},
     {"advertise", "HOST:PORT", SERVER_ADVERTISE,
      "where others reach this process; port 0 is the bound port. Default: the listen address; this host's "
      "name when that is "

@@ -12,6 +12,7 @@
 #include "build_id.h"
 #include "common/base/memory.h"
 #include "common/base/size.h"
+#include "common/door/unix_socket.h"
 #include "common/rpc/address.h"
 #include "server/help.h"
 #include "storage/store.h"
@@ -244,6 +245,8 @@ static bool is_any(const char *address) {
 char *server_options_address(const struct server_options *options, int port) {
   const char *address = options->advertise ? options->advertise : options->listen;
   char host[256] = "localhost";
+  if (unix_socket_is(address))
+    return mem_strdup(address);
   if (options->advertise && atoi(address + port_at(address) + 1) != 0)
     return mem_strdup(address);
   if (!is_any(address))
@@ -253,6 +256,8 @@ char *server_options_address(const struct server_options *options, int port) {
 }
 
 char *server_options_own_address(const struct server_options *options, int port) {
+  if (unix_socket_is(options->listen))
+    return mem_strdup(options->listen);
   if (is_any(options->listen))
     return mem_printf("%s:%d", options->listen[0] == '[' ? "[::1]" : "127.0.0.1", port);
   return mem_printf("%.*s:%d", port_at(options->listen), options->listen, port);

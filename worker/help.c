@@ -43,7 +43,7 @@ const struct program_option worker_program_options[] = {
     {"listen", "HOST:PORT", WORKER_LISTEN,
      "where other workers reach this one, if each has some stages of a model (workers.stages); port 0 takes "
      "a free one. "
-     "Default: a free port of the address from which the coordinator is reached."},
+     "Default: a free port of the address from which the coordinator is reached, or a socket beside its."},
     {"advertise", "HOST:PORT", WORKER_ADVERTISE,
      "the same as others see it; port 0 is the bound port. Default: the listen address; this host's name "
      "when that is 0.0.0.0 "

@@ -10,6 +10,7 @@
 
 #include "common/base/log.h"
 #include "common/base/memory.h"
+#include "common/door/unix_socket.h"
 #include "common/rpc/address.h"
 
 enum { HOST_MAX = 256, RECEIVED_BYTES_MAX = 64 * 1024 * 1024 };
@@ -100,7 +101,7 @@ static bool is_any(const char *host) {
 static char *address_of(const struct peers_options *options, const char *listen, int bound) {
   const char *said = options->advertise ? options->advertise : listen;
   char host[HOST_MAX], port[HOST_MAX], own[HOST_MAX] = "localhost";
-  if (!split_host(said, strlen(said), host, port))
+  if (unix_socket_is(said) || !split_host(said, strlen(said), host, port))
     return mem_strdup(said);
   if (strcmp(port, "0") == 0 || !options->advertise)
     snprintf(port, sizeof port, "%d", bound);
@@ -108,14 +109,25 @@ static char *address_of(const struct peers_options *options, const char *listen,
   return join_host(is_any(host) ? own : host, port);
 }
 
+/* Where the coordinator is a socket in a folder, another one there. */
+static char *default_listen(const char *coordinator) {
+  char host[HOST_MAX] = "0.0.0.0", name[32], *first, *listen;
+  if (!unix_socket_is(coordinator)) {
+    find_own_host(coordinator, host);
+    return join_host(host, "0");
+  }
+  snprintf(name, sizeof name, "worker-%d", (int)getpid());
+  first = mem_printf("%.*s", (int)strcspn(coordinator, ","), coordinator);
+  listen = unix_socket_beside(first, name);
+  free(first);
+  return listen;
+}
+
 int peers_start(const struct peers_options *options, struct peers **out, struct err *err) {
   struct peers *peers = mem_new(sizeof *peers);
   struct rpc_service service = {methods, sizeof methods / sizeof methods[0], peers};
-  char host[HOST_MAX] = "0.0.0.0", *listen;
+  char *listen = options->listen ? mem_strdup(options->listen) : default_listen(options->coordinator);
   peers->options = *options;
-  if (!options->listen)
-    find_own_host(options->coordinator, host);
-  listen = options->listen ? mem_strdup(options->listen) : join_host(host, "0");
   if ((options->advertise && rpc_address_check(options->advertise, err)) ||
       rpc_server_start(&(struct rpc_server_options){.listen = listen,
                                                     .tls = options->tls,

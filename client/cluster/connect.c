@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/memory.h"
+#include "common/door/unix_socket.h"
 #include "training.pb-c.h"
 
 /* How, and to whom. */
@@ -62,6 +63,8 @@ static int connection_open_peer(struct connection *connection, const char *addre
 
 static int address_check(const char *address, struct err *err) {
   const char *colon = strrchr(address, ':');
+  if (unix_socket_is(address))
+    return unix_socket_check(address, err);
   if (!colon || colon == address || strspn(colon + 1, "0123456789") != strlen(colon + 1) || !colon[1])
     return err_set(err, ERR_INVALID, "the coordinator's address '%s' is not HOST:PORT", address);
   return ERR_OK;

@@ -11,6 +11,7 @@
 
 #include "common/base/loopback.h"
 #include "common/base/memory.h"
+#include "common/door/unix_socket.h"
 
 enum { PORT_MAX = 65535 };
 
@@ -19,9 +20,12 @@ int rpc_address_check(const char *address, struct err *err) {
   const char *port = colon ? colon + 1 : "";
   size_t digits = strspn(port, "0123456789");
   bool is_ambiguous = colon && memchr(address, ':', (size_t)(colon - address)) && address[0] != '[';
+  if (unix_socket_is(address))
+    return unix_socket_check(address, err);
   if (!colon || colon == address || !digits || digits > 5 || port[digits] || atoi(port) > PORT_MAX ||
       is_ambiguous)
-    return err_set(err, ERR_INVALID, "'%s' is not an address: expected HOST:PORT or [IPV6]:PORT", address);
+    return err_set(err, ERR_INVALID, "'%s' is not an address: expected HOST:PORT, [IPV6]:PORT or unix:/PATH",
+                   address);
   return ERR_OK;
 }
 
@@ -34,11 +38,18 @@ int rpc_addresses_check(const char *addresses, struct err *err) {
   return code;
 }
 
+static bool is_unix_socket(const char *address) {
+  struct err err = ERR_NONE;
+  return unix_socket_is(address) && unix_socket_check(address, &err) == 0;
+}
+
 bool rpc_address_is_loopback(const char *address) {
   const char *colon = strrchr(address, ':');
   size_t length = colon ? (size_t)(colon - address) : 0;
   bool is_bracketed = length > 1 && address[0] == '[' && address[length - 1] == ']';
   char host[64];
+  if (is_unix_socket(address))
+    return true;
   if (length == 0 || length >= sizeof host)
     return false;
   memcpy(host, address + is_bracketed, length - 2 * is_bracketed);
@@ -63,6 +74,9 @@ int rpc_address_explain(const char *address, struct err *err) {
   const char *colon = strrchr(address, ':');
   char host[256];
   int rc, error;
+  if (unix_socket_is(address))
+    return err_set(err, ERR_UNAVAILABLE, "cannot listen on %s: the socket cannot be made in that folder",
+                   address);
   if (address[0] == '[')
     snprintf(host, sizeof host, "%.*s", (int)strcspn(address + 1, "]"), address + 1);
   else

@@ -54,9 +54,10 @@ void rpc_client_free(struct rpc_client *client) {
   rpc_fini();
 }
 
-/* A channel that connects nowhere and says why. */
+/* A channel that connects nowhere and says why: the error's text begins with the target. */
 static grpc_channel *lame_new(const char *target, const struct err *err) {
-  char *why = mem_printf("it %s", err->text + strlen(target) + 1);
+  const char *text = err->text + strlen(target);
+  char *why = *text == ':' ? mem_strdup(text + 2) : mem_printf("it%s", text);
   grpc_channel *core = grpc_lame_client_channel_create(target, GRPC_STATUS_UNIMPLEMENTED, why);
   free(why);
   return core;

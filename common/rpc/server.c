@@ -7,6 +7,7 @@
 
 #include "common/base/limits.h"
 #include "common/door/door.h"
+#include "common/door/unix_socket.h"
 #include "common/rpc/address.h"
 #include "common/rpc/call.h"
 #include "common/rpc/credentials.h"
@@ -156,11 +157,14 @@ static int listen_on(struct rpc_server *server, const struct rpc_server_options 
   const struct rpc_security security = {options->tls ? options->tls->folder : NULL, options->is_insecure};
   const char *address = options->listen;
   grpc_server_credentials *credentials;
-  if (rpc_address_check(address, err) || rpc_security_check(&security, address, err))
+  int claim = -1;
+  if (rpc_address_check(address, err) || rpc_security_check(&security, address, err) ||
+      (unix_socket_is(address) && unix_socket_claim(address, &claim, err)))
     return err->code;
   credentials = rpc_server_credentials(server->keys);
   server->port = grpc_server_add_http2_port(server->core, address, credentials);
   grpc_server_credentials_release(credentials);
+  unix_socket_release(claim);
   return server->port ? ERR_OK : rpc_address_explain(address, err);
 }
 

@@ -39,7 +39,7 @@ struct rpc_service {
 };
 
 struct rpc_server_options {
-  const char *listen; /* HOST:PORT; port 0 takes a free one */
+  const char *listen; /* HOST:PORT, where port 0 takes a free one, or unix:/PATH */
   const struct rpc_service *services;
   int n_services;
   const struct rpc_tls *tls; /* clients need a certificate of its authorities; NULL: plaintext */
@@ -55,7 +55,7 @@ struct rpc_server_options {
    no address, and for one beyond this machine without tls, unless is_insecure; UNAVAILABLE with the address
    when it cannot be bound. */
 int rpc_server_start(const struct rpc_server_options *options, struct rpc_server **out, struct err *err);
-int rpc_server_port(const struct rpc_server *server);
+int rpc_server_port(const struct rpc_server *server);                    /* of unix:/PATH it means nothing */
 void rpc_server_set_serving(struct rpc_server *server, bool is_serving); /* health */
 /* Cancels every call, waits for its callbacks, releases everything. Parked calls must be finished by their
    owners, before or while it waits. NULL is ignored. */

@@ -23,9 +23,9 @@ struct rpc_security {
    neither 1 nor 0. */
 int rpc_security_choose(const char *tls, bool insecure, struct rpc_security *out, struct err *err);
 
-/* Whether a process may listen at HOST:PORT, connect there, or tell others to; or at several, separated by
-   commas. Errors: INVALID for one beyond this machine without certificates, unless is_insecure: it names the
-   address and says what to do. */
+/* Whether a process may listen at an address, connect there, or tell others to; or at several, separated by
+   commas. Errors: INVALID for one beyond this machine without certificates, unless is_insecure, and for a
+   socket in a folder that others may enter: it begins with the address and says what to do. */
 int rpc_security_check(const struct rpc_security *security, const char *addresses, struct err *err);
 
 /* One line in the log of a process whose plaintext may go beyond this machine. */

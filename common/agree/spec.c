@@ -9,13 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/limits.h"
 #include "common/base/memory.h"
 #include "common/base/message.h"
 #include "common/base/nearest.h"
 
 /* LEVELS_MAX: of messages in messages. WEIGHT_MAX: what a spec may come to when its aliases are written out,
    in list entries and letters; without aliases none is heavier than its text. */
-enum { FIELDS_MAX = 64, PATH_SIZE = 256, LEVELS_MAX = 16, WEIGHT_MAX = 4 << 20 };
+enum { FIELDS_MAX = 64, PATH_SIZE = 256, LEVELS_MAX = 16, WEIGHT_MAX = LIMIT_SPEC_BYTES };
 
 struct reader {
   struct spec_document *document;

@@ -20,4 +20,32 @@ enum { LIMIT_HANDSHAKE_MS = 10000 };
  */
 enum { LIMIT_STREAMS = 4096 };
 
+/* Calls that one client has open at a time, and makes a second, on however many connections; so many more may
+   come in a burst. Calls of members among themselves are not counted: tickets say whose they are. */
+enum { LIMIT_CLIENT_CALLS = 512, LIMIT_CLIENT_RATE = 200, LIMIT_CLIENT_BURST = 2000 };
+
+/* From the begin of a call until all of its only message has come. */
+enum { LIMIT_REQUEST_MS = 30000 };
+
+/* Messages, but those that carry a block. gRPC's default. */
+enum { LIMIT_MESSAGE_BYTES = 4 << 20 };
+
+/* A spec, with its aliases written out. */
+enum { LIMIT_SPEC_BYTES = 4 << 20 };
+
+/* A model, its external data included, or all of a sweep. */
+#define LIMIT_MODEL_BYTES (UINT64_C(2) << 30)
+
+/* Submissions at a time. For how long one may be silent, and how many bytes come a second on average, after a
+   time in which it may be slow. */
+enum {
+  LIMIT_UPLOADS = 16,
+  LIMIT_UPLOAD_IDLE_MS = 30000,
+  LIMIT_UPLOAD_RATE = 16384,
+  LIMIT_UPLOAD_SLOW_MS = 60000
+};
+
+/* Runs that wait or run. */
+enum { LIMIT_RUNS = 500 };
+
 #endif

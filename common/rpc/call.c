@@ -11,9 +11,10 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
-#include "common/rpc/callers.h"
+#include "common/door/clients.h"
 
 /* How long room is kept for the message of a call: beyond it, its client is slow or gone. */
 enum { ROOM_KEPT_MS = 2000, WATCH_MS = 1000 };
@@ -27,6 +28,7 @@ struct rpc_call {
   grpc_call_details details; /* until accepted */
   grpc_metadata_array metadata;
   struct rpc_guest *guest; /* whose certificate came with it; NULL: plaintext */
+  struct client *client;   /* among whose calls it is; NULL: it is not counted */
   char *ticket;            /* NULL: none came */
   void *user;
   struct rpc_audit audit;
@@ -94,15 +96,18 @@ static void put_and_unlock(struct rpc_call *call) {
   pthread_mutex_destroy(&call->lock);
   gpr_free(call->peer);
   rpc_guest_put(call->guest);
+  clients_leave(rpc_server_clients(server), call->client);
   rpc_audit_fini(&call->audit);
   free(call->ticket);
   free(call);
   rpc_server_call_ended(server);
 }
 
+/* For how long the client may send nothing; 0: for ever. */
 static uint64_t idle_ns(const struct rpc_call *call) {
-  int ms = call->place.intake ? ROOM_KEPT_MS : call->route->method->idle_ms;
-  return (uint64_t)ms * 1000000;
+  const struct rpc_method *method = call->route->method;
+  int ms = method->idle_ms || method->is_request_stream ? method->idle_ms : LIMIT_REQUEST_MS;
+  return (uint64_t)(call->place.intake ? ROOM_KEPT_MS : ms) * 1000000;
 }
 
 static void start_receiving(struct rpc_call *call) {
@@ -137,40 +142,34 @@ static void call_refuse(struct rpc_call *call, const struct err *err) {
     rpc_call_finish(call, err);
 }
 
-static int check_caller(const struct rpc_call *call, struct err *err) {
-  const struct rpc_method_def *def = call->route->def;
-  const struct cert_holder *holder;
-  char uri[CERT_TEXT_SIZE];
-  if (!call->guest)
-    return 0;
-  holder = rpc_guest_holder(call->guest);
-  if (rpc_callers_hold(def->callers, holder))
-    return 0;
-  cert_holder_uri(holder, uri);
-  return err_set(err, ERR_DENIED, "%s is for %s: the certificate is that of %s", def->path,
-                 rpc_callers_name(def->callers), uri);
-}
-
-static int check_ticket(struct rpc_call *call, struct err *err) {
-  const struct rpc_method *method = call->route->method;
-  call->ticket = method->on_begin ? rpc_callers_ticket(&call->metadata) : NULL;
-  return method->on_begin ? method->on_begin(call, err) : 0;
+/* Counts the call among those of its client. */
+static int check_count(struct rpc_call *call, struct err *err) {
+  const struct cert_holder *holder = call->guest ? rpc_guest_holder(call->guest) : NULL;
+  char *name = rpc_callers_client(holder, rpc_call_peer(call));
+  if (!rpc_callers_are_members(call->route->def->callers))
+    clients_enter(rpc_server_clients(call->server), name, clock_now_ns(), &call->client, err);
+  free(name);
+  return err->code;
 }
 
 static void call_begin(struct rpc_call *call) {
+  const struct rpc_method_def *def = call->route->def;
+  const struct rpc_method *method = call->route->method;
   struct err err = ERR_NONE;
   /* Before anything of the call is received. The guard logs whom it refuses. */
   if (call->guest && rpc_guard_check(rpc_server_guard(call->server), call->guest, &err)) {
     call_refuse(call, &err);
     return;
   }
-  if (check_caller(call, &err) || check_ticket(call, &err)) {
+  call->ticket = method->on_begin ? rpc_callers_ticket(&call->metadata) : NULL;
+  if ((call->guest && rpc_callers_check(def->path, def->callers, rpc_guest_holder(call->guest), &err)) ||
+      check_count(call, &err) || (method->on_begin && method->on_begin(call, &err))) {
     log_event(err.code == ERR_DENIED ? LOG_WARN : LOG_DEBUG, "rpc", "denied",
-              "method=%s peer=%s reason=\"%s\"", call->route->def->path, rpc_call_peer(call), err.text);
+              "method=%s peer=%s reason=\"%s\"", def->path, rpc_call_peer(call), err.text);
     rpc_call_finish(call, &err);
     return;
   }
-  if (call->route->def->request.bytes_field)
+  if (def->request.bytes_field)
     call->place = (struct rpc_intake_place){rpc_server_intake(call->server), .admitted = on_admitted};
   call_receive(call);
 }
@@ -285,7 +284,7 @@ static void on_received(struct rpc_event *event, bool ok) {
   pthread_mutex_unlock(&call->lock);
   call->incoming = NULL;
   call->is_receiving = false;
-  if (call->place.intake)
+  if (!call->route->method->is_request_stream)
     rpc_timer_clear(call->queue, &call->idle);
   if (!wire || is_dead)
     rpc_intake_leave(&call->place);

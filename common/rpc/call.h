@@ -31,6 +31,7 @@ void rpc_call_accept(struct rpc_server *server, struct rpc_queue *queue);
 const struct rpc_route *rpc_server_route(const struct rpc_server *server, grpc_slice path);
 grpc_server *rpc_server_core(struct rpc_server *server);
 struct rpc_intake *rpc_server_intake(struct rpc_server *server);
+struct clients *rpc_server_clients(struct rpc_server *server);
 struct rpc_guard *rpc_server_guard(struct rpc_server *server); /* NULL without TLS */
 struct rpc_watch *rpc_server_watch(struct rpc_server *server, const struct rpc_queue *queue);
 void rpc_server_call_begins(struct rpc_server *server);

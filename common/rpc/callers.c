@@ -2,6 +2,7 @@
 #include "common/rpc/callers.h"
 
 #include <grpc/slice.h>
+#include <string.h>
 
 #include "common/base/memory.h"
 #include "common/rpc/core.h"
@@ -41,6 +42,30 @@ const char *rpc_callers_name(enum rpc_callers callers) {
       "clients with the access operator",
   };
   return names[callers];
+}
+
+char *rpc_callers_client(const struct cert_holder *holder, const char *peer) {
+  const char *address = strchr(peer, ':'), *port = strrchr(peer, ':');
+  char uri[CERT_TEXT_SIZE];
+  if (holder)
+    cert_holder_uri(holder, uri);
+  if (holder || !address || port == address)
+    return mem_strdup(holder ? uri : peer);
+  return mem_printf("%.*s", (int)(port - address - 1), address + 1);
+}
+
+bool rpc_callers_are_members(enum rpc_callers callers) {
+  return callers == CALLERS_MEMBERS || callers == CALLERS_SERVERS || callers == CALLERS_WORKERS;
+}
+
+int rpc_callers_check(const char *path, enum rpc_callers callers, const struct cert_holder *holder,
+                      struct err *err) {
+  char uri[CERT_TEXT_SIZE];
+  if (rpc_callers_hold(callers, holder))
+    return 0;
+  cert_holder_uri(holder, uri);
+  return err_set(err, ERR_DENIED, "%s is for %s: the certificate is that of %s", path,
+                 rpc_callers_name(callers), uri);
 }
 
 char *rpc_callers_ticket(const grpc_metadata_array *metadata) {

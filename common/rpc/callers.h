@@ -20,6 +20,17 @@ enum rpc_callers {
 
 bool rpc_callers_hold(enum rpc_callers callers, const struct cert_holder *holder);
 
+/* By what name a caller's calls are counted (common/door/clients.h): its certificate's URI; without one
+   (NULL) the address of its peer, "10.0.0.7" of "ipv4:10.0.0.7:44490". To be freed. */
+char *rpc_callers_client(const struct cert_holder *holder, const char *peer);
+
+/* For servers and workers alone. */
+bool rpc_callers_are_members(enum rpc_callers callers);
+
+/* Whether the holder of a certificate may call a method. Errors: DENIED, with both. */
+int rpc_callers_check(const char *path, enum rpc_callers callers, const struct cert_holder *holder,
+                      struct err *err);
+
 /* "servers and workers", for what is said to those that are not. */
 const char *rpc_callers_name(enum rpc_callers callers);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/limits.h"
+#include "common/door/clients.h"
 #include "common/door/door.h"
 #include "common/door/unix_socket.h"
 #include "common/rpc/address.h"
@@ -25,6 +26,7 @@ struct rpc_server {
   struct rpc_health *health;
   struct rpc_reflection *reflection;
   struct rpc_intake *intake;
+  struct clients *clients;
   struct rpc_port_keys *keys;
   struct rpc_guard *guard;   /* NULL: plaintext */
   struct rpc_watch *watches; /* [n_queues], with a guard */
@@ -68,6 +70,7 @@ int rpc_server_start(const struct rpc_server_options *options, struct rpc_server
   pthread_cond_init(&server->changed, NULL);
   server->shut.done = on_shut;
   server->intake = rpc_intake_new(options->received_bytes_max);
+  server->clients = clients_new();
   add_services(server, options);
   server->core = core_new();
   server->keys = rpc_port_keys_new(options->tls);
@@ -172,6 +175,10 @@ grpc_server *rpc_server_core(struct rpc_server *server) {
   return server->core;
 }
 
+struct clients *rpc_server_clients(struct rpc_server *server) {
+  return server->clients;
+}
+
 struct rpc_guard *rpc_server_guard(struct rpc_server *server) {
   return server->guard;
 }
@@ -228,6 +235,7 @@ static void server_release(struct rpc_server *server) {
   rpc_health_free(server->health);
   rpc_reflection_free(server->reflection);
   rpc_intake_free(server->intake);
+  clients_free(server->clients);
   rpc_port_keys_free(server->keys);
   rpc_guard_free(server->guard);
   free(server->names.names);

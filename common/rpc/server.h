@@ -28,7 +28,10 @@ struct rpc_method {
   void (*on_closed)(
       struct rpc_call *call); /* the client is gone or has the answer; last callback; may be NULL */
   /* Request streams: a client that has sent nothing for so long, its first message or the end included, is
-     answered CANCELLED. An owner that knows the call is told by on_closed. 0: it may be silent for ever. */
+     answered CANCELLED. An owner that knows the call is told by on_closed. 0: it may be silent for ever.
+     Other calls: how long their only message may take; 0: LIMIT_REQUEST_MS. For one with a payload see the
+     intake.
+   */
   int idle_ms;
 };
 

@@ -4,12 +4,13 @@
 
 #include <grpc/byte_buffer.h>
 
+#include "common/base/limits.h"
 #include "common/base/wire_field.h"
 #include "common/rpc/rpc.h"
 
 enum {
-  WIRE_MESSAGE_BYTES_MAX = 4 * 1024 * 1024, /* gRPC's default */
-  WIRE_REST_BYTES_MAX = 64 * 1024           /* of a message beside its bytes field */
+  WIRE_MESSAGE_BYTES_MAX = LIMIT_MESSAGE_BYTES,
+  WIRE_REST_BYTES_MAX = 64 * 1024 /* of a message beside its bytes field */
 };
 
 /* How one message type travels. */

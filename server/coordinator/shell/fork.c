@@ -10,6 +10,7 @@
 #include "common/agree/plan.h"
 #include "common/specs/spec_fork.h"
 #include "common/base/clock.h"
+#include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
 #include "common/optim/optimizer.h"
@@ -284,8 +285,9 @@ static void forking_accept(struct task *task) {
     ;
   else if (forking->err.code)
     rpc_call_finish(forking->call, &forking->err);
-  else if (coordinator_live_runs(shell->core) >= RUNS_LIVE_MAX)
-    rpc_call_fail(forking->call, ERR_BUSY, "fork: %d runs wait or run already", RUNS_LIVE_MAX);
+  else if (coordinator_live_runs(shell->core) >= LIMIT_RUNS)
+    rpc_call_fail(forking->call, ERR_BUSY,
+                  "fork: %d runs wait or run, the most that may: try again when some have ended", LIMIT_RUNS);
   else if (coordinator_run_model(shell->core, forking->id)) /* another drew it at the same time */
     rpc_call_fail(forking->call, ERR_BUSY, "fork: the id %s was just given away: try again", forking->id);
   else
@@ -300,8 +302,9 @@ static void trial_accept(struct forking *forking) {
   char why[SHELL_TEXT_SIZE];
   if (!err->code && !shell_is_leading(shell, why))
     err_set(err, ERR_UNAVAILABLE, "%s", why);
-  if (!err->code && coordinator_live_runs(shell->core) >= RUNS_LIVE_MAX)
-    err_set(err, ERR_BUSY, "%d runs wait or run already", RUNS_LIVE_MAX);
+  if (!err->code && coordinator_live_runs(shell->core) >= LIMIT_RUNS)
+    err_set(err, ERR_BUSY, "%d runs wait or run, the most that may: try again when some have ended",
+            LIMIT_RUNS);
   if (!err->code && !coordinator_run_model(shell->core, forking->id))
     run_queue(forking);
   shell_trial_forked(

@@ -6,19 +6,13 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/limits.h"
 #include "server/coordinator/messages/info.h"
 #include "server/coordinator/shell/piece_hold.h"
 #include "server/coordinator/shell/fork.h"
 #include "server/coordinator/shell/shell.h"
 
-enum {
-  EVENT_LOOP_TASKS_MAX = 4096,
-  JOBS_MAX = 256,
-  TICK_MS = 100,
-  BEHIND_MS = 5,
-  UPLOAD_IDLE_MS = 30000,
-  UNREAD_MS = 60000
-};
+enum { EVENT_LOOP_TASKS_MAX = 4096, JOBS_MAX = 256, TICK_MS = 100, BEHIND_MS = 5, UNREAD_MS = 60000 };
 
 static const struct rpc_method training_methods[TRAINING_METHODS];
 enum { CLUSTER_METHODS = 3 };
@@ -33,7 +27,7 @@ struct coordinator_service *coordinator_service_new(const struct coordinator_ser
   shell->options = *options;
   shell->store = options->store;
   memcpy(shell->training, training_methods, sizeof training_methods);
-  shell->training[0].idle_ms = options->upload_idle_ms ? options->upload_idle_ms : UPLOAD_IDLE_MS;
+  shell->training[0].idle_ms = options->upload_idle_ms ? options->upload_idle_ms : LIMIT_UPLOAD_IDLE_MS;
   shell->services[0] = (struct rpc_service){shell->training, TRAINING_METHODS, shell};
   shell->services[1] = (struct rpc_service){cluster_methods, CLUSTER_METHODS, shell};
   shell_lead_init(shell);

@@ -46,7 +46,7 @@ struct members_save;
 struct saved_run;
 struct shell_sweep;
 
-enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 26, RUNS_LIVE_MAX = 500, RUN_ID_SIZE = 128 };
+enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 26, RUN_ID_SIZE = 128 };
 
 /* The model of a run that is not over. Those of one key are the same one. */
 struct live_model {

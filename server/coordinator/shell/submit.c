@@ -6,6 +6,7 @@
 
 #include "common/agree/spec.h"
 #include "common/base/clock.h"
+#include "common/base/limits.h"
 #include "common/base/message.h"
 #include "common/settle/spec_settle.h"
 #include "common/sweep/sweep_spec.h"
@@ -14,10 +15,6 @@
 #include "server/coordinator/shell/piece_hold.h"
 #include "server/coordinator/shell/submit.h"
 #include "server/coordinator/shell/sweeps.h"
-
-/* RATE_MIN: bytes a second that an upload has on average, after a time in which it may be slow. */
-enum { UPLOADS_MAX = 16, RATE_MIN = 16384, SLOW_MS = 60000 };
-#define MODEL_BYTES_MAX (UINT64_C(2) << 30)
 
 /* A call's user once its upload went its way or was refused. */
 static char settled;
@@ -57,7 +54,7 @@ void shell_submit_on_message(struct rpc_call *call, const void *message, struct 
   else if (upload->has_pieces && upload->received_bytes == upload->bytes) {
     upload_pieces_begin(upload);
     upload->task.run = upload_check;
-    task_post(upload->shell->slow, &upload->task); /* bounded by UPLOADS_MAX */
+    task_post(upload->shell->slow, &upload->task); /* bounded by LIMIT_UPLOADS */
   }
 }
 
@@ -81,7 +78,7 @@ void shell_submit_on_half_close(struct rpc_call *call) {
   }
   rpc_call_set_user(call, &settled);
   upload->task.run = upload_check;
-  task_post(upload->shell->slow, &upload->task); /* bounded by UPLOADS_MAX */
+  task_post(upload->shell->slow, &upload->task); /* bounded by LIMIT_UPLOADS */
 }
 
 void shell_submit_on_closed(struct rpc_call *call) {
@@ -112,8 +109,8 @@ static struct upload *upload_begin(struct rpc_call *call, const Weir__SubmitRequ
   upload->has_pieces = request->has_pieces;
   upload->spec = spec_copy(request->spec);
   upload->sweep = request->sweep ? message_copy(request->sweep) : NULL;
-  if (__atomic_add_fetch(&shell->uploads, 1, __ATOMIC_RELAXED) > UPLOADS_MAX)
-    err_set(err, ERR_BUSY, "submit: %d others are being submitted: try again", UPLOADS_MAX);
+  if (__atomic_add_fetch(&shell->uploads, 1, __ATOMIC_RELAXED) > LIMIT_UPLOADS)
+    err_set(err, ERR_BUSY, "submit: %d others are being submitted: try again", LIMIT_UPLOADS);
   else if (spec_check(upload->spec, err) || spec_settle_check(upload->spec, err))
     ;
   else
@@ -142,9 +139,9 @@ static int upload_prepare(struct upload *upload, const Weir__SubmitRequest *requ
     struct upload_model *model = &upload->models[i];
     uint64_t bytes = i ? request->file_bytes[i - 1] : request->model_bytes;
     model->name = i ? files->files[i - 1] : upload->spec->model->onnx;
-    if ((bytes == 0 && i == 0) || bytes > MODEL_BYTES_MAX - upload->bytes)
+    if ((bytes == 0 && i == 0) || bytes > LIMIT_MODEL_BYTES - upload->bytes)
       return err_set(err, ERR_INVALID, "submit: a model of %llu bytes: it must have between 1 and %llu%s",
-                     (unsigned long long)bytes, (unsigned long long)MODEL_BYTES_MAX,
+                     (unsigned long long)bytes, (unsigned long long)LIMIT_MODEL_BYTES,
                      i ? ", all together" : "");
     upload->bytes += bytes;
     upload->n_models++;
@@ -167,12 +164,13 @@ static int sweep_check(struct upload *upload) {
 
 /* A place is not held by messages without bytes, nor by a byte now and then. */
 int upload_check_rate(const struct upload *upload, struct err *err) {
-  int slow_ms = upload->shell->options.upload_slow_ms ? upload->shell->options.upload_slow_ms : SLOW_MS;
+  int slow_ms =
+      upload->shell->options.upload_slow_ms ? upload->shell->options.upload_slow_ms : LIMIT_UPLOAD_SLOW_MS;
   double seconds = clock_seconds(clock_now_ns() - upload->begin_ns);
-  if (seconds <= slow_ms / 1e3 || (double)upload->received_bytes >= seconds * RATE_MIN)
+  if (seconds <= slow_ms / 1e3 || (double)upload->received_bytes >= seconds * LIMIT_UPLOAD_RATE)
     return 0;
   return err_set(err, ERR_CANCELLED, "submit: %llu bytes came in %.0f s: at least %d a second are wanted",
-                 (unsigned long long)upload->received_bytes, seconds, RATE_MIN);
+                 (unsigned long long)upload->received_bytes, seconds, LIMIT_UPLOAD_RATE);
 }
 
 /* A chunk is of one model, which is at hand as far as those before it have come. */
@@ -322,8 +320,10 @@ void upload_accept(struct task *task) {
     ;
   else if (upload->err.code || check_room(upload))
     rpc_call_finish(upload->call, &upload->err);
-  else if (coordinator_live_runs(shell->core) >= RUNS_LIVE_MAX)
-    rpc_call_fail(upload->call, ERR_BUSY, "submit: %d runs wait or run already", RUNS_LIVE_MAX);
+  else if (coordinator_live_runs(shell->core) >= LIMIT_RUNS)
+    rpc_call_fail(upload->call, ERR_BUSY,
+                  "submit: %d runs wait or run, the most that may: try again when some have ended",
+                  LIMIT_RUNS);
   else if (upload->sweep && !shell_find_sweep(shell, upload->id))
     sweep_queue(upload);
   else if (upload->sweep ||

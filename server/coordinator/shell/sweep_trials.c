@@ -6,6 +6,7 @@
 
 #include "common/agree/spec.h"
 #include "common/base/clock.h"
+#include "common/base/limits.h"
 #include "common/base/log.h"
 #include "server/coordinator/messages/info.h"
 #include "server/coordinator/shell/sweeps.h"
@@ -72,7 +73,7 @@ static void trial_drive(struct coordinator_service *shell, struct shell_sweep *s
     trial_go_on(shell, sweep, trial, repeat);
   } else if (run->may_be_stored) {
     run_seek(shell, sweep, trial->number, repeat);
-  } else if (coordinator_live_runs(shell->core) >= RUNS_LIVE_MAX || run->is_forking) {
+  } else if (coordinator_live_runs(shell->core) >= LIMIT_RUNS || run->is_forking) {
     ; /* at a later tick */
   } else if (run->is_refused || sweep_repeat_spec(sweep->sweep, trial, repeat, &spec, &err)) {
     if (err.code)

@@ -2,6 +2,7 @@
 #ifndef WEIR_CLIENT_CLUSTER_CHILD_H
 #define WEIR_CLIENT_CLUSTER_CHILD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -18,7 +19,8 @@ struct child {
   char *argv[CHILD_ARGUMENTS_MAX + 1];
   int n_argv;
   char **environment;  /* of the process; NULL: ours. The caller's */
-  int port;            /* servers: that it listened on when it was started first; 0: not known */
+  bool has_listened;   /* servers: it has said where */
+  int port;            /* servers: that it listened on when it was started first; 0: not known, or a socket */
   pid_t pid;           /* 0: not running */
   int status;          /* of waitpid, when it died */
   uint64_t started_ns; /* clock of the last start */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "client/cluster/child.h"
+#include "client/files/socket_folder.h"
 #include "client/cluster/stop.h"
 #include "common/base/clock.h"
 #include "common/base/memory.h"
@@ -34,6 +35,7 @@ struct launcher {
   char **environment; /* of the children: ours and the store */
   char *store;        /* its last entry but NULL */
   char *data_root;
+  char *sockets; /* unix:/FOLDER of the children's sockets; NULL: they listen on ports */
   char *device, *memory, *trace, *tls; /* NULL: not given */
   struct labels labels;
   pthread_t supervisor;
@@ -89,7 +91,8 @@ int launcher_start(const struct launcher_options *options, struct launcher **out
   launcher->labels = labels_copy(options->labels);
   pthread_mutex_init(&launcher->lock, NULL);
   pthread_cond_init(&launcher->changed, NULL);
-  if (rpc_tls_check(options->tls, CERT_ALL, err) || launcher_prepare(launcher, err) ||
+  if (rpc_tls_check(options->tls, CERT_ALL, err) ||
+      (options->sockets && socket_folder_make(&launcher->sockets, err)) || launcher_prepare(launcher, err) ||
       launcher_start_coordinator(launcher, err) || launcher_start_servers(launcher, err) ||
       launcher_start_workers(launcher, err)) {
     launcher_stop(launcher);
@@ -211,7 +214,8 @@ static int launcher_read_address(struct launcher *launcher, struct child *child,
   }
   address[strcspn(address, "\n")] = '\0';
   pthread_mutex_lock(&launcher->lock);
-  child->port = strrchr(address, ':') ? atoi(strrchr(address, ':') + 1) : 0;
+  child->port = !launcher->sockets && strrchr(address, ':') ? atoi(strrchr(address, ':') + 1) : 0;
+  child->has_listened = true;
   pthread_mutex_unlock(&launcher->lock);
   return ERR_OK;
 }
@@ -245,7 +249,10 @@ static void child_set_arguments(const struct launcher *launcher, struct child *c
     worker_set_arguments(launcher, child);
   } else {
     child_argument(child, child->role == CHILD_COORDINATOR ? "--role=coordinator" : "--role=parameters");
-    child_argument(child, "--listen=127.0.0.1:%d", child->port);
+    if (launcher->sockets)
+      child_argument(child, "--listen=%s/%s", launcher->sockets, child->name);
+    else
+      child_argument(child, "--listen=127.0.0.1:%d", child->port);
     if (announce_fd >= 0)
       child_argument(child, "--announce-fd=%d", announce_fd);
   }
@@ -280,28 +287,6 @@ static void worker_set_arguments(const struct launcher *launcher, struct child *
     child_argument(child, "--trace=%.*s-%d%s", (int)(dot - trace), trace, worker + 1, dot);
   else
     child_argument(child, "--trace=%s-%d", trace, worker + 1);
-}
-
-char *launcher_deal_device(const char *device, int worker, int workers) {
-  static const char prefix[] = "cuda:";
-  const char *list = device + strlen(prefix);
-  char *copy, *rest, *word, *dealt = NULL;
-  int n = 1, at = 0;
-  if (workers == 1 || strncmp(device, prefix, strlen(prefix)) != 0)
-    return mem_strdup(device);
-  for (const char *c = list; *c; c++)
-    n += *c == ',';
-  copy = rest = mem_strdup(list);
-  while ((word = strsep(&rest, ","))) {
-    char *before = dealt;
-    if (n > workers ? at % workers == worker : at == worker % n)
-      dealt = before ? mem_printf("%s,%s", before, word) : mem_printf("%s%s", prefix, word);
-    if (dealt != before)
-      free(before);
-    at++;
-  }
-  free(copy);
-  return dealt;
 }
 
 const char *launcher_address(const struct launcher *launcher) {
@@ -386,6 +371,7 @@ void launcher_stop(struct launcher *launcher) {
   free(launcher->children);
   free(launcher->environment);
   free(launcher->store);
+  socket_folder_remove(launcher->sockets);
   free(launcher->data_root);
   free(launcher->device);
   free(launcher->memory);
@@ -440,7 +426,7 @@ static bool child_restart_locked(struct launcher *launcher, struct child *child)
   uint64_t now_ns = clock_now_ns(), until_ns;
   if (!launcher->options.restart || has_left(child) || child_cannot_work(child))
     return false;
-  if (child->role == CHILD_COORDINATOR && child->port == 0) /* it never listened */
+  if (child->role == CHILD_COORDINATOR && !child->has_listened)
     return false;
   child->quick_deaths =
       now_ns - child->started_ns < QUICK_SECONDS * UINT64_C(1000000000) ? child->quick_deaths + 1 : 0;

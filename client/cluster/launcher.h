@@ -21,6 +21,7 @@ struct launcher_options {
   const char *tls; /* --tls of all children: a certificate of the role all; NULL: they are plaintext */
   const char *memory;   /* --memory of each worker; NULL: what the machine has free */
   struct labels labels; /* of each worker */
+  bool sockets;         /* they listen at sockets in a folder that only this user enters, not on ports */
   const char *trace;    /* of each worker's timeline: of several, FILE-N.json for FILE.json; NULL: none */
   bool is_insecure;     /* plaintext may go to a store beyond this machine */
   bool restart;         /* start a child again that died */
@@ -33,18 +34,19 @@ int launcher_threads(int given, int workers);
 /* What one of the workers gets of --device; freed by the caller. */
 char *launcher_deal_device(const char *device, int worker, int workers);
 
-/* Starts the coordinator on a free port of 127.0.0.1, waits until it listens, and starts the others. A thread
-   watches over all of them. It starts a child that has died again, on the port that it had, unless the child
-   dies over and over right after its start. A worker that cannot work on this machine (exit status 2) is not
-   started again either. STOP_CHILD is requested once no coordinator, no server or no worker is left; before
-   all have joined, also for such a worker. Each child is a process group of its own, so that the terminal's
-   Ctrl-C reaches us alone. The kernel sends it SIGTERM should we be killed. Errors: NOT_FOUND for a missing
-   program, those of rpc_tls_open, IO, INTERNAL with the log's last line when the coordinator does not come
-   up; CANCELLED on a stop.
+/* Starts the coordinator on a free port of 127.0.0.1 or at a socket, waits until it listens, and starts the
+   others. A thread watches over all of them. It starts a child that has died again, on the port that it had,
+   unless the child dies over and over right after its start. A worker that cannot work on this machine (exit
+   status 2) is not started again either. STOP_CHILD is requested once no coordinator, no server or no worker
+   is left; before all have joined, also for such a worker. Each child is a process group of its own, so that
+   the terminal's Ctrl-C reaches us alone. The kernel sends it SIGTERM should we be killed. Errors: NOT_FOUND
+   for a missing program, those of rpc_tls_open, IO, INTERNAL with the log's last line when the coordinator
+   does not come up; CANCELLED on a stop.
  */
 int launcher_start(const struct launcher_options *options, struct launcher **out, struct err *err);
 
-const char *launcher_address(const struct launcher *launcher); /* of the coordinator, HOST:PORT */
+const char *
+launcher_address(const struct launcher *launcher); /* of the coordinator, HOST:PORT or unix:/PATH */
 
 /* Waits until the coordinator leads and every server and worker has joined. Errors: INTERNAL when one died
    for good or a minute passed, CANCELLED on a stop, those of connection_call. */

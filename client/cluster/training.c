@@ -44,6 +44,7 @@ int training_launch(struct training *training, struct err *err) {
       .trace = args_text(args, "trace"),
       .tls = args_text(args, "tls"),
       .is_insecure = args_flag(args, "insecure"),
+      .sockets = args_flag(args, "sockets"),
       .restart = !args_flag(args, "no-restart"),
   };
   launcher_start(&options, &training->launcher, err);

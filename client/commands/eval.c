@@ -40,7 +40,8 @@ static int start_cluster(struct asked *asked, struct err *err) {
   struct launcher_options workers = {.workers = (int)args_count(args, "workers"),
                                      .threads = (int)args_count(args, "threads"),
                                      .device = args_text(args, "device"),
-                                     .tls = args->given_tls};
+                                     .tls = args->given_tls,
+                                     .sockets = true};
   char *data_root =
       private_cluster_data_root(args_text(args, "data-root"), asked->evaluation.submission.spec, err);
   if (!data_root)

@@ -131,6 +131,11 @@ static const struct option_def train_options[] = {
      .help =
          "let a --store on another machine be asked in plaintext, on a network that you trust. Default: it "
          "is refused; rediss:// is TLS."},
+    {.name = "sockets",
+     .kind = OPTION_FLAG,
+     .help = "the processes listen at sockets in a folder that only you may enter (unix:/PATH), and not on "
+             "ports of "
+             "127.0.0.1, which every user of this machine reaches."},
     {.name = "no-restart", .kind = OPTION_FLAG, .help = "leave a process that died dead."},
     {0}};
 

@@ -101,6 +101,7 @@ static int launch(struct private_sweep *own, struct err *err) {
       .threads = (int)args_count(args, "threads"),
       .device = args_text(args, "device"),
       .tls = args->given_tls,
+      .sockets = args_flag(args, "sockets"),
   };
   own->cluster.kept = own->absolute;
   if (private_cluster_start(&own->cluster, &members, &own->connection, err))

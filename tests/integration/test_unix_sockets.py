@@ -6,7 +6,8 @@ import socket
 import subprocess
 
 from gate import Gate
-from harness import PATIENCE, Cluster, Folder, Process, done_event, main, newest_step, program, wait_for, weir
+from harness import (PATIENCE, Cluster, Folder, Process, children_of, done_event, main, newest_step, program, wait_for,
+                     weir)
 from test_tls import ports_of, undisturbed, write_spec
 
 NOBODY = 65534
@@ -93,6 +94,30 @@ def test_another_user_of_the_machine_reaches_nothing():
             with os.fdopen(reader) as answer:
                 assert int(answer.read()) == (0 if user == os.geteuid() else errno.EACCES)
             os.waitpid(pid, 0)
+
+
+def test_a_private_cluster_on_sockets_is_reached_by_nobody_else_and_leaves_no_folder():
+    expected = undisturbed()
+    with Folder() as folder:
+        gate, out, place = Gate(folder), folder.file("out"), folder.file("place")
+        os.mkdir(place)
+        gate.stop_at(2)
+        with Process(program("weir"), "train", write_spec(folder), "--out", out, "--sockets", "--threads", 1,
+                     env={**gate.environment, "TMPDIR": place}) as training:
+            wait_for(lambda: newest_step(out + "/metrics.jsonl") >= 2, "the first steps")
+            address = next(word for word in training.output().split() if word.startswith("unix:"))
+            assert weir("health", address).stdout == "serving\n"
+            held = os.path.dirname(address.removeprefix("unix:"))
+            assert os.path.dirname(held) == place and os.stat(held).st_mode & 0o777 == 0o700
+            children = [*children_of(training.child.pid, "weir-server"), *children_of(training.child.pid, "weir-worker")]
+            assert len(children) == 3
+            for name in ("weir-server", "weir-worker"):  # the coordinator, the server, the worker: each starts again
+                for pid in children_of(training.child.pid, name):
+                    os.kill(pid, signal.SIGKILL)
+            gate.open()
+            assert training.wait() == 0, training.output()[-3000:]
+        assert done_event(out + "/metrics.jsonl")["weights_sha256"] == expected
+        assert not os.listdir(place)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,15 @@ const struct program_option server_program_options[] = {
      "of a coordinator: a worker that joins a run in training and has not caught up with it for so long is "
      "named in the run's "
      "message. Default: 30."},
+    {"quota", "TENANT:LIMITS", SERVER_QUOTA,
+     "of a coordinator, once for each tenant: what it may have at a time. TENANT is that of its clients' "
+     "certificates, or * for each without a --quota of its own. LIMITS are some of runs=N (that are not "
+     "over), "
+     "executors=N (that compute for them: what is above waits in the queue), memory=SIZE (of servers, for "
+     "runs "
+     "that are not over), store=SIZE (models and checkpoints) and uploads=N (submissions under way), "
+     "separated "
+     "by commas. Default: no limits."},
     {"threads", "N", SERVER_THREADS,
      "threads that serve calls, and as many again that sum and update blocks. Default: the number of online "
      "cores, at most "

@@ -184,6 +184,7 @@ static int start_services(struct process *process, struct err *err) {
                                               .server_grace_ms = 1000 * options->server_grace_s,
                                               .follow_ms = 1000 * options->follow_limit_s,
                                               .security = options->security,
+                                              .quotas = &options->quotas,
                                               .on_leading = on_leading,
                                               .on_deposed = on_deposed,
                                               .user = process});

@@ -73,6 +73,7 @@ bool server_options_parse(int argc, char **argv, struct server_options *options,
 void server_options_fini(struct server_options *options) {
   free(options->store);
   options->store = NULL;
+  quotas_fini(&options->quotas);
   rpc_tls_close(options->tls);
   options->tls = NULL;
 }
@@ -128,6 +129,8 @@ static int take_option(int option, struct server_options *options, struct err *e
     return set_number(
         &(struct number_option){"--follow-limit", 1, FOLLOW_LIMIT_MAX_S, &options->follow_limit_s}, optarg,
         err);
+  case SERVER_QUOTA:
+    return quotas_add(&options->quotas, optarg, err) ? err_prefix(err, "--quota") : 0;
   case SERVER_MEMORY:
     return size_parse(optarg, &options->memory_bytes)
                ? 0
@@ -193,6 +196,8 @@ static int check_addresses(const struct server_options *options, struct err *err
 
 static int check_options(struct server_options *options, struct err *err) {
   bool is_all = options->is_coordinator && options->is_parameters;
+  if (!options->is_coordinator && options->quotas.n > 0)
+    return err_set(err, ERR_INVALID, "--quota is for a coordinator");
   if (is_all && options->coordinator)
     return err_set(err, ERR_INVALID, "--coordinator is for --role=parameters");
   if (!options->coordinator)

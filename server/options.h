@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "common/rpc/tls.h"
+#include "server/coordinator/quotas/quota.h"
 
 struct server_options {
   bool is_coordinator, is_parameters; /* at least one */
@@ -23,6 +24,7 @@ struct server_options {
   int announce_fd;                    /* -1: none */
   int threads;                        /* 0: as the machine suggests */
   uint64_t memory_bytes;              /* that runs may take; 0: no bound */
+  struct quotas quotas;               /* of tenants; owned */
 };
 
 /* Fills options from arguments and environment. True if the program is to run; else *status is its exit

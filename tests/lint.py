@@ -38,6 +38,14 @@ EFFECT_HEADERS = ("pthread.h", "time.h", "unistd.h", "sys/socket.h")
 # What a room above defines for one below: an operator's own part of what operators share, and hooks.
 DECLARED_BELOW = ("einsum_init", "einsum_out_shape", "extremum_backward", "reduce_is_pool", "graph_load_onnx", "model_run",
                   "cuda_chain_flush", "cuda_is_chained")
+# Names of runs and sweeps that requests carry are looked up as their caller sees them: by ask.c, for every message that has one,
+# or where it is said here. Elsewhere nobody reads them.
+NAMES = re.compile(r"\b(\w*request|asked->message\))->(run|runs|sweep)\b")
+NAMES_IN = {"server/coordinator/shell/watch.c": "mem_strdup(request->run)",  # for shell_find_run, on the event loop
+            "server/coordinator/shell/submit.c": "request->sweep ?",  # the spec of a new one
+            "server/coordinator/shell/manage.c": "&asked->viewer, request->runs[i]",
+            "server/coordinator/shell/download.c": "download->request->run,"}  # in the text of an error
+OURSELVES = re.compile(r"struct garbage_job\){\.shell = shell, \.viewer = viewer_of_all}|shell_collect_garbage\(shell, NULL, &viewer_of_all,")
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 PARAMETERS_MAX = 5
@@ -193,6 +201,20 @@ def check_third_party():
     return wrong
 
 
+def check_tenants():
+    """A new handler that is not given what it asks about by ask.c, or sees all tenants."""
+    wrong = []
+    for path in sources():
+        if not path.startswith("server/coordinator/"):
+            continue
+        for number, line in enumerate(code_of(path).split("\n"), 1):
+            if path.startswith(IMPURE) and NAMES.search(line) and NAMES_IN.get(path, "\n") not in line:
+                wrong.append(f"{path}:{number}: what a request names is looked up by ask.c, which passes it on")
+            if re.search(r"\bviewer_of_all\b", line) and "state/tenant." not in path and not OURSELVES.search(line):
+                wrong.append(f"{path}:{number}: whoever asks sees what its certificate says: shell_viewer()")
+    return wrong
+
+
 def check_sizes():
     wrong = [f"{path}: {len(lines_of(path))} lines; a script has at most {FILE_LINES_MAX}"
              for path in scripts() if len(lines_of(path)) > FILE_LINES_MAX]
@@ -260,6 +282,7 @@ CHECKS = [
     ("functions are declared in the room that defines them", check_declarations),
     ("the coordinator's decisions stay pure", check_pure),
     ("headers do not include each other", check_header_cycles),
+    ("what requests name is looked up as their callers see it", check_tenants),
     ("third-party headers stay in their place", check_third_party),
     ("files and functions stay small", check_sizes),
     ("functions take few parameters", check_parameters),

@@ -9,6 +9,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/memory_available.h"
+#include "common/certs/names.h"
 #include "worker/ending.h"
 #include "worker/resting.h"
 #include "worker/train/beat.h"
@@ -317,12 +318,21 @@ static int admit_without_locked(const struct hosting *hosting, struct err *err) 
   return err_set(err, ERR_DENIED, "the call has no ticket for a run of this worker");
 }
 
+/* A worker that is one tenant's is not told which runs of others are here. */
+static bool is_one_tenants(const char *holder) {
+  struct cert_holder read;
+  struct err err;
+  return cert_holder_read(holder, &read, &err) == 0 && read.role == CERT_WORKER && *read.tenant;
+}
+
 static int admit_locked(const struct hosting *hosting, const struct ticket *ticket, const char *holder,
                         struct err *err) {
   int at = find_run(hosting, ticket->run);
-  if (at < 0)
+  int rc = at < 0 ? 0 : run_check_peer(hosting->runs[at], ticket, holder, err);
+  bool is_stranger = at < 0 || rc == ERR_DENIED || !run_has_peer_key(hosting->runs[at]);
+  if (at < 0 || (is_stranger && is_one_tenants(holder)))
     return err_set(err, ERR_BUSY, "this worker does not compute run '%.60s'", ticket->run);
-  return run_check_peer(hosting->runs[at], ticket, holder, err);
+  return rc;
 }
 
 int hosting_admit_peer(struct hosting *hosting, const char *text, const char *holder, struct err *err) {
@@ -338,6 +348,17 @@ int hosting_admit_peer(struct hosting *hosting, const char *text, const char *ho
   return err->code;
 }
 
+static bool is_of_another(const char *text, const char *run) {
+  struct ticket ticket;
+  struct err err;
+  return text && ticket_read(text, &ticket, &err) == 0 && strcmp(ticket.run, run) != 0;
+}
+
+static int refuse_piece(const Weir__BoundaryPiece *piece, struct err *err) {
+  return err_set(err, ERR_DENIED, "the piece is of run '%.60s' in incarnation %llu, the call's ticket is not",
+                 piece->run, (unsigned long long)piece->incarnation);
+}
+
 static bool is_ticket_for(const char *text, const Weir__BoundaryPiece *piece) {
   struct ticket ticket;
   struct err err;
@@ -350,11 +371,12 @@ int hosting_take_boundary(struct hosting *hosting, const char *ticket, const Wei
   int at;
   pthread_mutex_lock(&hosting->lock);
   at = find_run(hosting, piece->run);
-  if (at < 0)
+  if (is_of_another(ticket, piece->run)) /* whether that is here or not */
+    refuse_piece(piece, err);
+  else if (at < 0)
     err_set(err, ERR_BUSY, "this worker does not compute run '%.60s'", piece->run);
   else if (run_has_peer_key(hosting->runs[at]) && !is_ticket_for(ticket, piece))
-    err_set(err, ERR_DENIED, "the piece is of run '%.60s' in incarnation %llu, the call's ticket is not",
-            piece->run, (unsigned long long)piece->incarnation);
+    refuse_piece(piece, err);
   else
     run_take_boundary(hosting->runs[at], piece, bytes, err);
   pthread_mutex_unlock(&hosting->lock);

@@ -51,12 +51,16 @@ static int order_read(const struct args *args, struct cert_order *order, struct 
     return err_set(err, ERR_INVALID, "certs issue: --ca CA_DIR and --role ROLE are needed");
   if (cert_role_find(role, &holder->role, err))
     return err_prefix(err, "certs issue: --role");
-  if (holder->role != CERT_CLIENT && (tenant || access))
-    return err_set(err, ERR_INVALID, "certs issue: --%s is for --role client", tenant ? "tenant" : "access");
+  if (holder->role != CERT_CLIENT && access)
+    return err_set(err, ERR_INVALID, "certs issue: --access is for --role client");
+  if (holder->role != CERT_CLIENT && holder->role != CERT_WORKER && tenant)
+    return err_set(err, ERR_INVALID, "certs issue: --tenant is for --role client and --role worker");
+  if (!tenant && holder->role == CERT_CLIENT)
+    tenant = CERT_TENANT_DEFAULT;
   if (cert_access_find(access ? access : "submitter", &holder->access, err))
     return err_prefix(err, "certs issue: --access");
   if (cert_word_set(holder->name, name ? name : role, "--name", err) ||
-      cert_word_set(holder->tenant, tenant ? tenant : "default", "--tenant", err))
+      (tenant && cert_word_set(holder->tenant, tenant, "--tenant", err)))
     return err_prefix(err, "certs issue");
   return 0;
 }
@@ -141,9 +145,10 @@ static int show_holder(const char *folder, struct err *err) {
     cert_denied_read(folder, &denied, err);
   if (facts.holder.name[0]) {
     printf("role         %s\nname         %s\n", cert_role_name(facts.holder.role), facts.holder.name);
+    if (*facts.holder.tenant)
+      printf("tenant       %s\n", facts.holder.tenant);
     if (facts.holder.role == CERT_CLIENT)
-      printf("tenant       %s\naccess       %s\n", facts.holder.tenant,
-             cert_access_name(facts.holder.access));
+      printf("access       %s\n", cert_access_name(facts.holder.access));
   }
   if (facts.serial[0])
     print_facts(&facts);
@@ -190,11 +195,13 @@ static const struct option_def issue_options[] = {
     {.name = "tenant",
      .kind = OPTION_TEXT,
      .value = "TENANT",
-     .help = "of a client: whose runs are its own. Default: default."},
+     .help = "of a client: whose runs are its own. Default: default. Of a worker: it is given the runs of "
+             "this tenant alone. Default: those of all."},
     {.name = "access",
      .kind = OPTION_TEXT,
      .value = "ACCESS",
-     .help = "of a client: viewer, submitter or operator. Default: submitter."},
+     .help = "of a client: viewer, submitter or operator. Default: submitter. Operators of the tenant "
+             "default run the cluster, and see all tenants."},
     {.name = "days",
      .kind = OPTION_COUNT,
      .value = "N",
@@ -213,8 +220,9 @@ static const struct command_def command_certs_issue = {
     .max_arguments = 1,
     .description =
         "Makes the folder OUT_DIR with ca.pem, cert.pem and key.pem, signed by the authority of --ca. The "
-        "certificate names its holder by one URI, spiffe://weir/ROLE/NAME, or "
-        "spiffe://weir/client/TENANT/ACCESS/NAME. A folder that holds anything is left as it is: a new "
+        "certificate names its holder by one URI, spiffe://weir/ROLE/NAME, "
+        "spiffe://weir/worker/TENANT/NAME or spiffe://weir/client/TENANT/ACCESS/NAME. A folder that holds "
+        "anything is left as it is: a new "
         "certificate gets a new folder.",
     .options = issue_options,
     .examples = "weir certs issue --ca certs --role worker --name gpu-7 gpu-7\n"

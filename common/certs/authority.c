@@ -65,11 +65,12 @@ int authority_make(const char *folder, struct err *err) {
     return err->code;
   authority_create(unfinished, &authority, err);
   for (int role = 0; role < CERT_ROLES && !err->code; role++) {
-    struct cert_order order = {
-        .holder = {.role = (enum cert_role)role, .tenant = "default", .access = CERT_OPERATOR},
-        .days = CERT_DAYS};
+    struct cert_order order = {.holder = {.role = (enum cert_role)role, .access = CERT_OPERATOR},
+                               .days = CERT_DAYS};
     char *below = mem_printf("%s/%s", unfinished, cert_role_name((enum cert_role)role));
     snprintf(order.holder.name, sizeof order.holder.name, "%s", cert_role_name((enum cert_role)role));
+    if (role == CERT_CLIENT)
+      snprintf(order.holder.tenant, sizeof order.holder.tenant, "%s", CERT_TENANT_DEFAULT);
     if (mkdir(below, 0700))
       err_errno(err, errno, "cannot make the folder '%s'", below);
     else

@@ -72,6 +72,9 @@ void cert_holder_uri(const struct cert_holder *holder, char uri[CERT_TEXT_SIZE])
   if (holder->role == CERT_CLIENT)
     snprintf(uri, CERT_TEXT_SIZE, "%sclient/%s/%s/%s", prefix, holder->tenant, accesses[holder->access],
              holder->name);
+  else if (*holder->tenant)
+    snprintf(uri, CERT_TEXT_SIZE, "%s%s/%s/%s", prefix, roles[holder->role].name, holder->tenant,
+             holder->name);
   else
     snprintf(uri, CERT_TEXT_SIZE, "%s%s/%s", prefix, roles[holder->role].name, holder->name);
 }
@@ -86,24 +89,34 @@ static bool take_word(const char **at, char word[CERT_WORD_SIZE]) {
   return true;
 }
 
+/* What is behind the role: of a worker with a tenant one word more. */
+static bool take_rest(const char **at, struct cert_holder *holder) {
+  char access[CERT_WORD_SIZE];
+  struct err why = ERR_NONE;
+  if (holder->role == CERT_CLIENT && (!take_word(at, holder->tenant) || !take_word(at, access) ||
+                                      cert_access_find(access, &holder->access, &why)))
+    return false;
+  if (holder->role == CERT_WORKER && strchr(*at, '/') && !take_word(at, holder->tenant))
+    return false;
+  return take_word(at, holder->name);
+}
+
 int cert_holder_read(const char *uri, struct cert_holder *holder, struct err *err) {
   const char *at = uri;
-  char role[CERT_WORD_SIZE], access[CERT_WORD_SIZE], written[CERT_TEXT_SIZE];
+  char role[CERT_WORD_SIZE], written[CERT_TEXT_SIZE];
   struct err why = ERR_NONE;
   *holder = (struct cert_holder){0};
   if (strncmp(uri, prefix, strlen(prefix)) == 0)
     at += strlen(prefix);
   if (at > uri && take_word(&at, role) && cert_role_find(role, &holder->role, &why) == 0 &&
-      (holder->role != CERT_CLIENT || (take_word(&at, holder->tenant) && take_word(&at, access) &&
-                                       cert_access_find(access, &holder->access, &why) == 0)) &&
-      take_word(&at, holder->name)) {
+      take_rest(&at, holder)) {
     cert_holder_uri(holder, written);
     if (strcmp(written, uri) == 0)
       return 0;
   }
   return err_set(err, ERR_INVALID,
-                 "'%.200s' names no member or client of Weir: spiffe://weir/ROLE/NAME or "
-                 "spiffe://weir/client/TENANT/ACCESS/NAME is wanted",
+                 "'%.200s' names no member or client of Weir: spiffe://weir/ROLE/NAME, "
+                 "spiffe://weir/worker/TENANT/NAME or spiffe://weir/client/TENANT/ACCESS/NAME is wanted",
                  uri);
 }
 

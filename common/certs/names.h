@@ -1,5 +1,6 @@
 /* What a certificate says of its holder: one URI, spiffe://weir/ROLE/NAME, of a client
-   spiffe://weir/client/TENANT/ACCESS/NAME. */
+   spiffe://weir/client/TENANT/ACCESS/NAME, of a worker that is one tenant's alone
+   spiffe://weir/worker/TENANT/NAME. */
 #ifndef WEIR_COMMON_CERTS_NAMES_H
 #define WEIR_COMMON_CERTS_NAMES_H
 
@@ -12,12 +13,15 @@ enum cert_role { CERT_COORDINATOR, CERT_SERVER, CERT_WORKER, CERT_ALL, CERT_CLIE
 /* What a client may do, each also what those before it may. */
 enum cert_access { CERT_VIEWER, CERT_SUBMITTER, CERT_OPERATOR, CERT_ACCESSES };
 
+/* Of clients that name no other, and of what was submitted before there were tenants, or without TLS. */
+#define CERT_TENANT_DEFAULT "default"
+
 enum { CERT_WORD_MAX = 63, CERT_WORD_SIZE = CERT_WORD_MAX + 1, CERT_TEXT_SIZE = 320 };
 
 struct cert_holder {
   enum cert_role role;
   char name[CERT_WORD_SIZE];
-  char tenant[CERT_WORD_SIZE]; /* of a client */
+  char tenant[CERT_WORD_SIZE]; /* of a client; of a worker, or "": it is for all; else "" */
   enum cert_access access;     /* of a client */
 };
 

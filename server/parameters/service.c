@@ -20,9 +20,21 @@ static const char *service_holder(const struct rpc_call *rpc, char uri[CERT_TEXT
   return uri;
 }
 
+/* A worker that is one tenant's is not told which runs of others are here. */
+static int hide_absence(const struct rpc_call *rpc, const char *uri, struct err *err) {
+  struct cert_holder holder;
+  struct ticket ticket;
+  struct err ignored;
+  if (err->code != ERR_NOT_FOUND || !rpc_call_holder(rpc, &holder) || holder.role != CERT_WORKER ||
+      !*holder.tenant || ticket_read(rpc_call_ticket(rpc), &ticket, &ignored))
+    return err->code;
+  return run_tickets_refuse(&ticket, uri, err);
+}
+
 static int service_on_begin(struct rpc_call *rpc, struct err *err) {
   char uri[CERT_TEXT_SIZE];
-  return run_table_admit(rpc_call_context(rpc), rpc_call_ticket(rpc), service_holder(rpc, uri), err);
+  run_table_admit(rpc_call_context(rpc), rpc_call_ticket(rpc), service_holder(rpc, uri), err);
+  return hide_absence(rpc, uri, err);
 }
 
 static int service_on_begin_sums(struct rpc_call *rpc, struct err *err) {

@@ -4,15 +4,17 @@
 
 #include "common/base/log.h"
 #include "common/base/message.h"
+#include "common/certs/names.h"
 #include "storage/checkpoint/checkpoint_parts.h"
 
-enum { SLOTS_LEAST = 1024 };
+enum { SLOTS_LEAST = 1024, TENANTS_MAX = 64 };
 
 /* An open-addressing hash table by the first bytes of the SHA, which are as good as random. */
 struct block_ref {
   block_key key;
   uint32_t count;
-  bool is_used; /* count may be 0: referred to once */
+  bool is_used;     /* count may be 0: referred to once */
+  uint64_t tenants; /* a bit for each of refs->tenants that refers to it, or did while others do */
 };
 
 struct block_refs {
@@ -21,6 +23,8 @@ struct block_refs {
   int n_unreadable;       /* records whose blocks are not known */
   char *unreadable;       /* the name of one; NULL: none */
   char *guard_name, *guard_content;
+  char *tenants[TENANTS_MAX]; /* of what refers to blocks: the first so many */
+  int n_tenants;
 };
 
 /* A kind of record that refers to blocks. */
@@ -37,8 +41,9 @@ static int add_manifest(struct store *store, struct block_refs *refs, const void
 static int add_sweep(struct store *store, struct block_refs *refs, const void *message, struct err *err);
 static int add_run(struct store *store, struct block_refs *refs, const void *message, struct err *err);
 static struct block_ref *find_slot(const struct block_refs *refs, const block_key key);
-static void ref_add(struct block_refs *refs, const char *sha256);
-static void ref_keep(struct block_refs *refs, const char *sha256);
+static uint64_t tenant_bit(struct block_refs *refs, const char *tenant);
+static void ref_add(struct block_refs *refs, const char *sha256, uint64_t tenant);
+static void ref_keep(struct block_refs *refs, const char *sha256, uint64_t tenant);
 static int check_guard(struct store *store, const struct block_refs *refs, struct err *err);
 
 static void key_from_hex(const char *sha256, block_key key) {
@@ -122,6 +127,8 @@ void block_refs_free(struct block_refs *refs) {
   if (!refs)
     return;
   free(refs->slots);
+  for (int i = 0; i < refs->n_tenants; i++)
+    free(refs->tenants[i]);
   free(refs->unreadable);
   free(refs->guard_name);
   free(refs->guard_content);
@@ -136,17 +143,19 @@ void block_refs_guard(struct block_refs *refs, const char *name, const char *con
 }
 
 void block_refs_add(struct block_refs *refs, const Weir__Manifest *manifest) {
-  ref_add(refs, manifest->model_sha256);
+  uint64_t tenant = tenant_bit(refs, manifest->tenant);
+  ref_add(refs, manifest->model_sha256, tenant);
   for (size_t i = 0; i < manifest->n_blocks; i++)
-    ref_add(refs, manifest->blocks[i]->sha256);
+    ref_add(refs, manifest->blocks[i]->sha256, tenant);
 }
 
 void block_refs_add_sweep(struct block_refs *refs, const Weir__SweepHead *head) {
-  ref_add(refs, head->model_sha256);
-  ref_add(refs, head->outline_sha256);
+  uint64_t tenant = tenant_bit(refs, head->tenant);
+  ref_add(refs, head->model_sha256, tenant);
+  ref_add(refs, head->outline_sha256, tenant);
   for (size_t i = 0; i < head->n_files; i++) {
-    ref_add(refs, head->files[i]->model_sha256);
-    ref_add(refs, head->files[i]->outline_sha256);
+    ref_add(refs, head->files[i]->model_sha256, tenant);
+    ref_add(refs, head->files[i]->outline_sha256, tenant);
   }
 }
 
@@ -164,16 +173,21 @@ static int add_sweep(struct store *store, struct block_refs *refs, const void *m
   return 0;
 }
 
-void block_refs_add_pieces(struct block_refs *refs, const struct onnx_outline *pieces) {
+static void add_pieces(struct block_refs *refs, const struct onnx_outline *pieces, uint64_t tenant) {
   for (size_t i = 0; i < pieces->n_named; i++)
-    ref_add(refs, pieces->named[i].key);
+    ref_add(refs, pieces->named[i].key, tenant);
+}
+
+void block_refs_add_pieces(struct block_refs *refs, const struct onnx_outline *pieces) {
+  add_pieces(refs, pieces, 0);
 }
 
 void block_refs_add_run(struct block_refs *refs, const Weir__RunRecord *record,
                         const struct onnx_outline *pieces) {
-  ref_add(refs, record->model_sha256);
-  ref_add(refs, record->outline_sha256);
-  block_refs_add_pieces(refs, pieces);
+  uint64_t tenant = tenant_bit(refs, record->tenant);
+  ref_add(refs, record->model_sha256, tenant);
+  ref_add(refs, record->outline_sha256, tenant);
+  add_pieces(refs, pieces, tenant);
 }
 
 int checkpoint_run_pieces(struct store *store, const Weir__RunRecord *record, struct onnx_outline *pieces,
@@ -235,6 +249,7 @@ static void ref_drop(struct block_refs *refs, const char *sha256, struct free_bl
   slot = find_slot(refs, key);
   if (!slot->is_used || slot->count == 0 || --slot->count)
     return;
+  slot->tenants = 0;
   free_blocks_add(free_blocks, key);
 }
 
@@ -268,12 +283,14 @@ void block_refs_drop(struct block_refs *refs, const Weir__Manifest *manifest,
    not counted. When the next attempt replaces it, the blocks that both refer to have to stay. */
 void block_refs_keep(struct block_refs *refs, const Weir__Manifest *manifest,
                      struct free_blocks *free_blocks) {
+  uint64_t tenant;
   int n_free = 0;
   if (free_blocks->count == 0)
     return;
-  ref_keep(refs, manifest->model_sha256);
+  tenant = tenant_bit(refs, manifest->tenant);
+  ref_keep(refs, manifest->model_sha256, tenant);
   for (size_t i = 0; i < manifest->n_blocks; i++)
-    ref_keep(refs, manifest->blocks[i]->sha256);
+    ref_keep(refs, manifest->blocks[i]->sha256, tenant);
   for (int i = 0; i < free_blocks->count; i++)
     if (find_slot(refs, free_blocks->items[i])->count == 0)
       memmove(free_blocks->items[n_free++], free_blocks->items[i], sizeof(block_key));
@@ -339,7 +356,7 @@ static void refs_rehash(struct block_refs *refs) {
   free(old.slots);
 }
 
-static void ref_add(struct block_refs *refs, const char *sha256) {
+static void ref_add(struct block_refs *refs, const char *sha256, uint64_t tenant) {
   struct block_ref *slot;
   block_key key;
   if (!checkpoint_is_key(sha256))
@@ -354,13 +371,39 @@ static void ref_add(struct block_refs *refs, const char *sha256) {
     memcpy(slot->key, key, sizeof key);
   }
   slot->count++;
+  slot->tenants |= tenant;
 }
 
-static void ref_keep(struct block_refs *refs, const char *sha256) {
+static void ref_keep(struct block_refs *refs, const char *sha256, uint64_t tenant) {
   block_key key;
   if (!checkpoint_is_key(sha256))
     return;
   key_from_hex(sha256, key);
   if (find_slot(refs, key)->count == 0)
-    ref_add(refs, sha256);
+    ref_add(refs, sha256, tenant);
+}
+
+/* 0: there are more than can be told apart. */
+static uint64_t tenant_bit(struct block_refs *refs, const char *tenant) {
+  const char *name = *tenant ? tenant : CERT_TENANT_DEFAULT;
+  int at = 0;
+  while (at < refs->n_tenants && strcmp(refs->tenants[at], name) != 0)
+    at++;
+  if (at == TENANTS_MAX)
+    return 0;
+  if (at == refs->n_tenants)
+    refs->tenants[refs->n_tenants++] = mem_strdup(name);
+  return UINT64_C(1) << at;
+}
+
+bool block_refs_are_shared(const struct block_refs *refs) {
+  return refs->n_tenants > 1;
+}
+
+bool block_refs_has(struct block_refs *refs, const char *tenant, const char *sha256) {
+  block_key key;
+  if (!checkpoint_is_key(sha256))
+    return false;
+  key_from_hex(sha256, key);
+  return find_slot(refs, key)->tenants & tenant_bit(refs, tenant);
 }

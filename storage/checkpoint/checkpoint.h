@@ -94,6 +94,11 @@ void block_refs_add_sweep(struct block_refs *refs, const Weir__SweepHead *head);
 void block_refs_add_pieces(struct block_refs *refs, const struct onnx_outline *pieces);
 int block_refs_release_pieces(struct store *store, struct block_refs *refs, const struct onnx_outline *pieces,
                               struct err *err);
+/* Whether several tenants' records refer to blocks, or did. */
+bool block_refs_are_shared(const struct block_refs *refs);
+/* Whether a record of the tenant refers to the block, or did while others do. False also where there are more
+   than 64 tenants. */
+bool block_refs_has(struct block_refs *refs, const char *tenant, const char *sha256);
 /* From now on blocks are deleted only while that record holds this text; else the deletion ends with STALE.
  */
 void block_refs_guard(struct block_refs *refs, const char *name, const char *content);

@@ -4,7 +4,7 @@
 usage: peer_tickets.py [CA CERTIFICATE KEY]
 
 Reads a JSON object a line: {"name": what the port's certificate must say, "address", "path", "ticket": text or null, "hex": the
-message's bytes}. Answers each by one: {"status", "details", "bytes": how many the first reply has}. Needs grpcio."""
+message's bytes}. Answers each by one: {"status", "details", "hex": the first reply}. Needs grpcio."""
 import json
 import sys
 
@@ -26,18 +26,21 @@ def call(channel, wanted):
     metadata = [("weir-ticket", wanted["ticket"])] if wanted["ticket"] is not None else None
     replies = method(iter([bytes.fromhex(wanted["hex"])]), timeout=TIMEOUT_SECONDS, metadata=metadata)
     try:
-        return {"status": "OK", "details": "", "bytes": len(next(replies, b""))}
+        return {"status": "OK", "details": "", "hex": next(replies, b"").hex()}
     except grpc.RpcError as error:
-        return {"status": error.code().name, "details": error.details(), "bytes": 0}
+        return {"status": error.code().name, "details": error.details(), "hex": ""}
     finally:
         replies.cancel()
 
 
 def main():
+    channels = {}
     while line := sys.stdin.readline():
         wanted = json.loads(line)
-        with open_channel(wanted["address"], wanted["name"], sys.argv[1:]) as channel:
-            print(json.dumps(call(channel, wanted)), flush=True)
+        port = wanted["address"], wanted["name"]
+        if port not in channels:
+            channels[port] = open_channel(*port, sys.argv[1:])
+        print(json.dumps(call(channels[port], wanted)), flush=True)
 
 
 main()

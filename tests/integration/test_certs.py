@@ -98,6 +98,9 @@ def test_a_certificate_names_its_holder_as_asked():
         assert names_of(folder.file("gpu-7/cert.pem")).startswith("URI:spiffe://weir/worker/gpu-7, DNS:worker.weir")
         weir(*issue, "client", "--name", "ann", "--tenant", "vision", "--access", "viewer", folder.file("ann"))
         assert names_of(folder.file("ann/cert.pem")) == "URI:spiffe://weir/client/vision/viewer/ann, DNS:client.weir"
+        weir(*issue, "worker", "--name", "gpu-8", "--tenant", "vision", folder.file("gpu-8"))
+        assert names_of(folder.file("gpu-8/cert.pem")).startswith("URI:spiffe://weir/worker/vision/gpu-8, DNS:worker.weir")
+        assert re.search("^tenant +vision$", weir("certs", "show", folder.file("gpu-8")).stdout, re.MULTILINE)
         weir(*issue, "client", folder.file("usual"))
         assert "spiffe://weir/client/default/submitter/client" in names_of(folder.file("usual/cert.pem"))
         shown = weir("certs", "show", folder.file("ann")).stdout
@@ -133,7 +136,7 @@ def test_what_is_no_order_is_refused_in_one_line():
         refused("issue", "--ca", authority.path, out, says="--ca CA_DIR and --role ROLE are needed")
         refused(*issue, "boss", out, says="'boss' is no role: there are coordinator, server, worker, all, client and store")
         refused(*issue, "client", "--access", "root", out, says="'root' is no access: there are viewer")
-        refused(*issue, "worker", "--tenant", "a", out, says="--tenant is for --role client")
+        refused(*issue, "server", "--tenant", "a", out, says="--tenant is for --role client and --role worker")
         for word in ("", "a b", "a/b", ".a", "-a", "a\nb", "ä", "x" * 64, "a,DNS:server.weir"):
             refused(*issue, "worker", f"--name={word}", out, says="is not 1 to 63 letters, digits")
             refused(*issue, "client", f"--tenant={word}", out, says="is not 1 to 63 letters, digits")

@@ -35,10 +35,12 @@ class Attacker:
         self.child.communicate()
 
     def call(self, name, address, path, ticket, message):
-        print(json.dumps({"name": name, "address": address, "path": f"/weir.{path}", "ticket": ticket, "hex": message.hex()}),
+        """path: of a method, without "weir." if it is Weir's own. Returns the status, the details and the first reply."""
+        path = path if path.startswith("grpc.") else "weir." + path
+        print(json.dumps({"name": name, "address": address, "path": "/" + path, "ticket": ticket, "hex": message.hex()}),
               file=self.child.stdin, flush=True)
         answer = json.loads(self.child.stdout.readline())
-        return answer["status"], answer["details"], answer["bytes"]
+        return answer["status"], answer["details"], bytes.fromhex(answer["hex"])
 
 
 def text_field(number, text):
@@ -98,8 +100,8 @@ def attack(attacker, cluster, runs, holder, others):
     def model(method, ticket, run):
         return attacker.call("coordinator.weir", cluster.address, f"Cluster/{method}", ticket, text_field(1, run))
 
-    status, details, size = parameters("Pull", own, pull_of(one))  # so it is the ticket that counts
-    assert status == "OK" and size > 0, details
+    status, details, reply = parameters("Pull", own, pull_of(one))  # so it is the ticket that counts
+    assert status == "OK" and reply, details
     status, details, _ = parameters("Push", own, push_of(one))
     assert status == "INVALID_ARGUMENT" and "bytes of data" in details, details
     assert_denied(parameters("Push", own, push_of(one) + varint_field(9, 1)), "says that worker-1 sends it, its ticket is that of worker-0")
@@ -112,8 +114,8 @@ def attack(attacker, cluster, runs, holder, others):
     assert_denied(parameters("Pull", own, pull_of(two)), f"the call is for run '{two}'")
     for method in ("FetchModel", "FetchPieces"):
         assert_denied(model(method, own, two), f"ticket for run '{two}'")
-    status, details, size = model("FetchModel", own, one)
-    assert status == "OK" and size > 0, details
+    status, details, reply = model("FetchModel", own, one)
+    assert status == "OK" and reply, details
     status, details, _ = parameters("Pull", ticket_of(store, one, 1, holder), pull_of(one))
     assert status == "FAILED_PRECONDITION" and "is in incarnation 0 here, the call's ticket is for 1" in details, details
 

@@ -7,6 +7,8 @@
 #include "common/base/memory.h"
 #include "server/coordinator/core/lending.h"
 #include "server/coordinator/core/line.h"
+#include "server/coordinator/quotas/budget.h"
+#include "server/coordinator/quotas/quota.h"
 #include "server/coordinator/shares/deal.h"
 #include "server/coordinator/state/candidates.h"
 #include "server/coordinator/state/state.h"
@@ -48,7 +50,8 @@ bool beside_may_join(const struct run *run, const struct member *worker) {
 
 /* Its microbatches are spread over its workers, by their executors. */
 struct deal_seat beside_demand(const struct run *run, const struct member *worker) {
-  struct deal_seat seat = {line_priority(run), run->spec->workers->weight, UINT32_MAX};
+  struct deal_seat seat = {
+      .priority = line_priority(run), .weight = run->spec->workers->weight, .useful = UINT32_MAX};
   const struct seat *own = coordinator_seat_of(worker, run);
   uint64_t microbatches = run->spec->train->microbatches, all = run->claim.all;
   if (line_only_evaluates(run) || has_stages(run))
@@ -130,8 +133,23 @@ static struct bench *bench_of(const struct benches *benches, const struct member
   return NULL;
 }
 
+/* Whether the quota of the run's tenant has an executor for each seat: what they have beyond that is dealt.
+ */
+static bool is_within_quota(const struct coordinator *coordinator, const struct benches *benches,
+                            const struct run *run, uint32_t needed) {
+  uint64_t limit = quota_limit(coordinator->options.quotas, run->tenant, QUOTA_EXECUTORS), seats = needed;
+  if (limit == QUOTA_NONE)
+    return true;
+  for (int i = 0; i < benches->n; i++)
+    for (int at = 0; at < benches->list[i].n; at++)
+      seats += strcmp(benches->list[i].runs[at]->tenant, run->tenant) == 0;
+  return seats <= limit;
+}
+
 static void find_places(const struct coordinator *coordinator, struct benches *benches, struct run *run) {
   uint32_t needed = run->claim.least, placed = 0;
+  if (!is_within_quota(coordinator, benches, run, needed))
+    return;
   for (int i = 0; i < run->n_seats && placed < needed; i++) {
     struct bench *bench = bench_of(benches, run->seats[i]->worker);
     if (!bench || !lending_is_of_use(coordinator, run->seats[i]) || !fits(bench, run))
@@ -144,7 +162,7 @@ static void find_places(const struct coordinator *coordinator, struct benches *b
       for (; placed < needed; placed++)
         place(benches, find_bench(benches, run), run);
     else
-      benches->is_in_vain = needed == 1 && run->n_refused == 0 && !coordinator_is_choosy(run);
+      benches->is_in_vain = needed == 1 && run->n_refused == 0 && !coordinator_is_choosy(coordinator, run);
   }
   if (placed > run->claim.share)
     run->claim.share = placed;
@@ -247,24 +265,31 @@ void seat_beside(struct coordinator *coordinator, const struct beside *beside) {
   }
 }
 
-static void set_executors(struct seat *seat, uint32_t executors) {
+static void set_executors(const struct budgets *budgets, struct seat *seat, uint32_t executors) {
   struct run *run = seat->run;
   if (seat->executors == executors)
     return;
+  budget_spend(budgets, seat, executors);
   seat->executors = executors;
   run->is_info_due = true;
   if (seat->state == SEAT_READY)
     run->is_view_due = run->are_shares_due = true;
 }
 
+static uint32_t least_of(uint32_t executors, uint32_t most) {
+  return most && most < executors ? most : executors;
+}
+
 /* Those that load have no use for any yet. */
-static void deal(const struct coordinator *coordinator, struct member *worker) {
+static void deal(const struct coordinator *coordinator, const struct budgets *budgets,
+                 struct member *worker) {
   struct seat *seats[SEATS_MAX];
   struct deal_seat demands[SEATS_MAX];
   uint32_t dealt[SEATS_MAX];
   int n = 0;
   if (worker->n_seats == 1) {
-    set_executors(worker->seats[0], worker->executors);
+    set_executors(budgets, worker->seats[0],
+                  least_of(worker->executors, budget_of_seat(budgets, worker->seats[0])));
     return;
   }
   for (int i = 0; i < worker->n_seats; i++) {
@@ -272,21 +297,26 @@ static void deal(const struct coordinator *coordinator, struct member *worker) {
     if (seat->state == SEAT_LOADING || seat->state == SEAT_LEAVING)
       continue;
     demands[n] = beside_demand(seat->run, worker);
+    demands[n].most = budget_of_seat(budgets, seat);
     seats[n++] = seat;
   }
   if (n == 0 || (!worker->is_deal_due && coordinator->now_ms - worker->dealt_ms < DEAL_MS))
     return;
   deal_executors(demands, n, worker->executors, dealt);
-  for (int i = 0; i < n; i++) {
-    if (seats[i]->executors != dealt[i])
+  for (int grows = 0; grows < 2; grows++) /* what some give up, others of the tenant may have */
+    for (int i = 0; i < n; i++) {
+      uint32_t executors = least_of(dealt[i], budget_of_seat(budgets, seats[i]));
+      if ((dealt[i] > seats[i]->executors) != grows || seats[i]->executors == executors)
+        continue;
       worker->dealt_ms = coordinator->now_ms;
-    set_executors(seats[i], dealt[i]);
-  }
+      set_executors(budgets, seats[i], executors);
+    }
   worker->is_deal_due = false;
 }
 
 void coordinator_deal_executors(struct coordinator *coordinator) {
+  struct budgets budgets = budgets_of(coordinator, &coordinator->actions->arena);
   for (int i = 0; i < coordinator->n_members; i++)
     if (coordinator->members[i]->n_seats > 0)
-      deal(coordinator, coordinator->members[i]);
+      deal(coordinator, &budgets, coordinator->members[i]);
 }

@@ -8,6 +8,7 @@
 #include "server/coordinator/core/line.h"
 #include "server/coordinator/core/settle.h"
 #include "server/coordinator/messages/orders.h"
+#include "server/coordinator/quotas/budget.h"
 #include "server/coordinator/recovery/recovery.h"
 #include "server/coordinator/runs/runs.h"
 #include "server/coordinator/shares/pools.h"
@@ -153,8 +154,17 @@ static void take_shares(const struct claims *claims) {
     struct claim *claim = &claims->runs[i]->claim;
     claim->share = claim->whole = claims->shares[i].workers;
     claim->left = claims->shares[i].left;
+    claim->is_capped = claims->shares[i].is_capped;
     claim->least = claims->list[i].least;
   }
+}
+
+static void budgets_supply(struct share_supply *supply, const struct budgets *budgets, struct arena *arena) {
+  uint64_t *limits = arena_new(arena, (size_t)budgets->n * sizeof *limits + 1);
+  for (int i = 0; i < budgets->n; i++)
+    limits[i] = budgets->list[i].limit;
+  supply->budgets = limits;
+  supply->n_budgets = budgets->n;
 }
 
 static struct claims weigh(struct coordinator *coordinator) {
@@ -167,13 +177,20 @@ static struct claims weigh(struct coordinator *coordinator) {
                               arena_new(arena, (size_t)coordinator->n_members * sizeof *claims.workers)};
   int *kinds = arena_new(arena, most * sizeof *kinds);
   struct line line = {0};
+  struct budgets budgets = budgets_of(coordinator, arena);
   find_workers(coordinator, &claims);
   line_count_turns(coordinator);
   for (int i = 0; i < coordinator->n_runs; i++)
     if (coordinator->runs[i]->claim.is_made)
       claims.runs[claims.n++] = coordinator->runs[i];
-  claims.supply =
-      pools_of(&(struct pooled){claims.workers, claims.n_workers, claims.runs, claims.n}, kinds, arena);
+  claims.supply = pools_of(&(struct pooled){.coordinator = coordinator,
+                                            .are_counted = budgets.n > 0,
+                                            .workers = claims.workers,
+                                            .n_workers = claims.n_workers,
+                                            .runs = claims.runs,
+                                            .n_runs = claims.n},
+                           kinds, arena);
+  budgets_supply(&claims.supply, &budgets, arena);
   for (int i = 0; i < claims.n; i++) {
     struct run *run = claims.runs[i];
     if (!line.is_known || line.priority != line_priority(run))
@@ -181,6 +198,8 @@ static struct claims weigh(struct coordinator *coordinator) {
     claims.list[i] = claim_of(coordinator, run, count_suited(&claims, run, kinds[i]));
     claims.list[i].place = line_place(run, &line, (uint32_t)claims.n_workers);
     claims.list[i].kind = kinds[i];
+    claims.list[i].budget = budgets_find(&budgets, run->tenant);
+    claims.list[i].takes_whole = run->spec->workers->stages > 1;
   }
   share_workers(claims.list, claims.n, &claims.supply, claims.shares);
   take_shares(&claims);

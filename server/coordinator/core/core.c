@@ -122,7 +122,7 @@ static bool take_wish(struct coordinator *coordinator, const struct coordinator_
     coordinator_run_stopped(coordinator, event->run);
     return true;
   case EVENT_WORKER_READMITTED:
-    coordinator_readmit(coordinator, event->readmitted);
+    coordinator_readmit(coordinator, event->readmitted.viewer, event->readmitted.name);
     return true;
   case EVENT_MEMBER_DRAINED:
     member_drain(coordinator, event->drained);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "server/coordinator/core/settle.h"
+#include "server/coordinator/quotas/quota.h"
 #include "server/coordinator/recovery/recovery.h"
 #include "server/coordinator/runs/checkpoints.h"
 #include "server/coordinator/shares/shares.h"
@@ -17,6 +18,7 @@
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/seat.h"
 #include "server/coordinator/state/state.h"
+#include "server/coordinator/state/tenant.h"
 
 enum { SAVE_SLOW_MS = 1000, HOLDERS_MAX = 3 };
 
@@ -184,11 +186,13 @@ static void say_loading(const struct coordinator *coordinator, const struct run 
 
 static void say_no_server(const struct coordinator *coordinator, const struct run *run,
                           struct clauses *clauses) {
+  const struct viewer viewer = viewer_of_tenant(run->tenant);
   clauses_add(clauses, "waiting for a server");
   for (int i = 0; i < coordinator->n_members; i++) {
     const struct member *member = coordinator->members[i];
     if (member->role == WEIR__ROLE__SERVER && *member->message)
-      clauses_add(clauses, "%s (%s) is left out: %s", member->id, member->address, member->message);
+      clauses_add(clauses, "%s (%s) is left out: %s", member->id, member->address,
+                  viewer_told(&viewer, member));
     else if (member->role == WEIR__ROLE__SERVER)
       say_mismatch(run, member, clauses);
   }
@@ -244,6 +248,11 @@ static void say_workers(const struct coordinator *coordinator, const struct run 
   say_wanted(coordinator, run, have, min, clauses);
   if (run->state == WEIR__RUN_STATE__QUEUED && min > run->spec->workers->min)
     clauses_add(clauses, "so many make a team of %u stages", run->spec->workers->stages);
+  if (run->claim.is_capped && run->claim.share < run->claim.least)
+    clauses_add(clauses, "the quota of the tenant '%s' is executors=%llu, and its runs have %llu",
+                run->tenant,
+                (unsigned long long)quota_limit(coordinator->options.quotas, run->tenant, QUOTA_EXECUTORS),
+                (unsigned long long)quota_used(coordinator, run->tenant, QUOTA_EXECUTORS));
   if (run->refusal)
     clauses_add(clauses, "%s", run->refusal);
   say_holders(coordinator, run, clauses);
@@ -268,7 +277,7 @@ static void say_holders(const struct coordinator *coordinator, const struct run 
   const struct weighed *weighed = &coordinator->weighed;
   bool has_share = run->claim.share >= run->claim.least, requires_any = coordinator_required(run).n > 0;
   int n = has_share ? coordinator->n_runs : weighed->n_served;
-  uint32_t said = 0, others = 0;
+  uint32_t said = 0, others = 0, foreign = 0;
   if (has_share && run->claim.held + run->claim.reserved >= run->claim.least)
     return;
   for (int i = 0; i < n; i++) {
@@ -276,7 +285,9 @@ static void say_holders(const struct coordinator *coordinator, const struct run 
     const struct claim *claim = &other->claim;
     if ((has_share && claim->owned <= claim->whole) || (requires_any && !has_suited(coordinator, other, run)))
       continue;
-    if (said++ >= HOLDERS_MAX)
+    if (strcmp(other->tenant, run->tenant) != 0)
+      foreign++;
+    else if (said++ >= HOLDERS_MAX)
       others++;
     else if (has_share)
       clauses_add(clauses, "%s is to give up %u", other->id, claim->owned - claim->whole);
@@ -285,6 +296,10 @@ static void say_holders(const struct coordinator *coordinator, const struct run 
   }
   if (others)
     clauses_add(clauses, "%u other runs have workers", others);
+  if (foreign == 1)
+    clauses_add(clauses, "another tenant's run has workers");
+  else if (foreign)
+    clauses_add(clauses, "%u runs of other tenants have workers", foreign);
 }
 
 /* Where nobody computes although workers are there. */
@@ -341,13 +356,16 @@ static void say_doubts(const struct run *run, struct clauses *clauses) {
 /* Those that this run has found, and those that it might have had. */
 static void say_quarantines(const struct coordinator *coordinator, const struct run *run,
                             struct clauses *clauses) {
+  const struct viewer viewer = viewer_of_tenant(run->tenant);
   bool is_waiting = coordinator->quarantines.count > 0 && run->state != WEIR__RUN_STATE__FINISHING &&
                     coordinator_count_seats(run, SEAT_READY) == 0;
   for (int i = 0; i < coordinator->quarantines.count; i++) {
     const struct quarantine *quarantine = &coordinator->quarantines.items[i];
-    if (is_waiting || strcmp(quarantine->run, run->id) == 0)
+    bool is_own = strcmp(quarantine->tenant, run->tenant) == 0;
+    if (viewer_sees_holder(&viewer, quarantine->holder) &&
+        (is_waiting || strcmp(quarantine->run, run->id) == 0))
       clauses_add(clauses, "%s (%s, %s) is in quarantine: %s", quarantine->worker, quarantine->host,
-                  quarantine->device, quarantine->reason);
+                  quarantine->device, is_own ? quarantine->reason : "another tenant's run has found it out");
   }
 }
 

@@ -20,6 +20,7 @@
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/seat.h"
 #include "server/coordinator/state/state.h"
+#include "server/coordinator/state/tenant.h"
 
 enum { MEMBERS_MAX = 4096, TEXT_MAX = 255, FINGERPRINT_MAX = 1023, HOSTED_MAX = 1000, FIRST_TERM = 1 };
 
@@ -108,14 +109,20 @@ static bool is_former(const struct member *member, const Weir__Hello *hello) {
 /* Host, address, process and id are a member's own words: no certificate ends the membership of another one's
    holder, or has others send it what is meant for that one. */
 static int former_check(const struct coordinator *coordinator, const Weir__Hello *hello, struct err *err) {
+  char tenant[CERT_WORD_SIZE];
+  struct viewer viewer;
+  bool is_seen;
+  tenant_of_member(hello->holder, tenant);
+  viewer = viewer_of_tenant(tenant);
   for (int i = 0; i < coordinator->n_members; i++) {
     const struct member *member = coordinator->members[i];
     bool is_same_address = *hello->address && strcmp(member->address, hello->address) == 0;
     if (strcmp(member->holder, hello->holder) == 0 || !(is_same_address || is_former(member, hello)))
       continue;
+    is_seen = !*tenant || viewer_sees_member(&viewer, member);
     return err_set(err, ERR_DENIED, "%s (%s) is there already, by the certificate of %s, not of %.255s",
-                   member->id, is_same_address ? member->address : member->host, member->holder,
-                   hello->holder);
+                   is_seen ? member->id : "a member", is_same_address ? member->address : member->host,
+                   is_seen ? member->holder : "another tenant's", hello->holder);
   }
   return 0;
 }
@@ -143,6 +150,8 @@ static struct member *member_new(struct coordinator *coordinator, uint64_t key, 
   member->holder = text_copy_clean(hello->holder, TEXT_MAX);
   member->shm_host = text_copy_clean(hello->shm_host, TEXT_MAX);
   member->fingerprint = text_copy_clean(hello->fingerprint, FINGERPRINT_MAX);
+  tenant_of_member(member->holder, member->tenant);
+  coordinator->n_tied += *member->tenant != 0;
   member->labels = labels_copy((struct labels){hello->labels, hello->n_labels});
   member->memory_bytes = hello->memory_bytes;
   member->is_draining = hello->role == WEIR__ROLE__SERVER && hello->draining;
@@ -220,13 +229,15 @@ static void take_up_run(struct coordinator *coordinator, struct member *worker, 
 static void take_up_worker(struct coordinator *coordinator, struct member *worker, const Weir__Hello *hello) {
   for (size_t i = hello->n_runs; i-- > 0;) {
     const struct run *run = hello->runs[i]->rests ? coordinator_run(coordinator, hello->runs[i]->run) : NULL;
-    if (run)
+    if (run && tenant_shares(run, worker))
       loaded_add(&worker->loaded, run);
   }
   for (size_t i = 0; i < hello->n_runs; i++) {
     struct run *run = coordinator_run(coordinator, hello->runs[i]->run);
     if (hello->runs[i]->rests)
       continue;
+    if (run && !tenant_shares(run, worker))
+      run = NULL;
     if (run && beside_may_join(run, worker) && worker->state == WORKER_IDLE &&
         coordinator_has_labels(run, worker) &&
         (run->state == WEIR__RUN_STATE__LOADING || run->state == WEIR__RUN_STATE__RUNNING))
@@ -249,6 +260,7 @@ void coordinator_member_left(struct coordinator *coordinator, struct member *mem
           (size_t)(coordinator->n_members - at - 1) * sizeof *coordinator->members);
   coordinator->n_members--;
   coordinator->n_bounded -= member->memory_bytes > 0;
+  coordinator->n_tied -= *member->tenant != 0;
   coordinator->is_members_due = true;
   if (member->role == WEIR__ROLE__WORKER)
     coordinator_worker_past(coordinator, member);

@@ -10,6 +10,7 @@
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/state.h"
 #include "server/coordinator/state/sweep_kind.h"
+#include "server/coordinator/state/tenant.h"
 
 enum { VALUES_SAID_MAX = 4 };
 
@@ -27,8 +28,9 @@ static void text_add(struct text *text, const char *format, ...) {
   va_end(args);
 }
 
-static bool is_there(const struct member *member) {
-  return member->role == WEIR__ROLE__WORKER && coordinator_is_usable(member);
+/* For the run's tenant. */
+static bool is_there(const struct run *run, const struct member *member) {
+  return member->role == WEIR__ROLE__WORKER && coordinator_is_usable(member) && tenant_shares(run, member);
 }
 
 static bool is_among(const char *const *values, int n, const char *value) {
@@ -39,13 +41,14 @@ static bool is_among(const char *const *values, int n, const char *value) {
 }
 
 /* Returns how many values of the key there are. */
-static int say_values(const struct coordinator *coordinator, const char *key, struct text *text) {
+static int say_values(const struct coordinator *coordinator, const struct run *run, const char *key,
+                      struct text *text) {
   const char **values =
       arena_new(&coordinator->actions->arena, (size_t)coordinator->n_members * sizeof *values);
   int n = 0;
   for (int i = 0; i < coordinator->n_members; i++) {
     const struct member *member = coordinator->members[i];
-    const char *value = is_there(member) ? labels_find(member->labels, key) : NULL;
+    const char *value = is_there(run, member) ? labels_find(member->labels, key) : NULL;
     if (!value || is_among(values, n, value))
       continue;
     values[n++] = value;
@@ -76,7 +79,7 @@ char *coordinator_missing_labels(const struct coordinator *coordinator, const st
     return NULL;
   text.bytes[0] = values.bytes[0] = keys.bytes[0] = 0;
   for (int i = 0; i < coordinator->n_members; i++)
-    if (is_there(coordinator->members[i])) {
+    if (is_there(run, coordinator->members[i])) {
       all++;
       suited += coordinator_has_labels(run, coordinator->members[i]);
     }
@@ -84,7 +87,7 @@ char *coordinator_missing_labels(const struct coordinator *coordinator, const st
     return NULL;
   say_count(&text, suited, all, required.n == 1);
   for (size_t i = 0; i < required.n; i++)
-    if (say_values(coordinator, required.list[i]->key, &values) == 0)
+    if (say_values(coordinator, run, required.list[i]->key, &values) == 0)
       text_add(&keys, "%s%s", *keys.bytes ? ", " : "", required.list[i]->key);
   return mem_printf("%s%s%s%s%s", text.bytes, *values.bytes ? "; they have " : "", values.bytes,
                     *keys.bytes ? "; none has a label " : "", keys.bytes);
@@ -99,7 +102,7 @@ char *coordinator_missing_kind(const struct coordinator *coordinator, const stru
     return NULL;
   for (int i = 0; i < coordinator->n_members; i++) {
     const struct member *member = coordinator->members[i];
-    if (!is_there(member))
+    if (!is_there(run, member))
       continue;
     all++;
     if (coordinator_worker_fits(run, member))

@@ -213,8 +213,7 @@ static void seat_refuse(struct coordinator *coordinator, struct seat *seat, cons
   run->refused[run->n_refused++] = worker->key;
   free(run->refusal);
   run->refusal = mem_printf("%s refused: %.*s", worker->id, MESSAGE_MAX, message);
-  free(worker->message);
-  worker->message = text_copy_clean(message, MESSAGE_MAX);
+  coordinator_member_set_message(worker, text_copy_clean(message, MESSAGE_MAX), run->tenant);
   coordinator_seat_end(seat);
   coordinator_worker_set_state(worker, WORKER_REFUSED);
 }

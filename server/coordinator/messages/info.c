@@ -1,4 +1,4 @@
-/* Answers about runs and members. */
+/* Answers about runs. */
 #include "server/coordinator/messages/info.h"
 
 #include <math.h>
@@ -6,34 +6,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/coordinator/state/candidates.h"
 #include "server/coordinator/state/event_log.h"
 #include "server/coordinator/state/member.h"
-#include "server/coordinator/state/quarantines.h"
 #include "server/coordinator/state/rate.h"
 #include "server/coordinator/state/room.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/seat.h"
-#include "server/coordinator/state/speed.h"
 #include "server/coordinator/state/state.h"
+#include "server/coordinator/state/tenant.h"
 
-static void worker_info(const struct member *worker, uint64_t now_ms, struct arena *arena,
-                        Weir__WorkerInfo *info);
-static void list_workers_on(const struct coordinator *coordinator, const struct device_name *device,
-                            uint64_t now_ms, struct arena *arena, Weir__ListWorkersReply *reply);
-static void server_info(const struct coordinator *coordinator, const struct member *server, uint64_t now_ms,
-                        struct arena *arena, Weir__ServerInfo *info);
-static char *refusal_of(const struct coordinator *coordinator, const struct member *server,
-                        struct arena *arena);
-
-int coordinator_find_run(const struct coordinator *coordinator, const char *prefix, const char **id,
-                         struct err *err) {
+int coordinator_find_run(const struct coordinator *coordinator, const struct viewer *viewer,
+                         const char *prefix, const char **id, struct err *err) {
   char matches[512] = "";
   int n_matches = 0;
   for (int i = 0; i < coordinator->n_runs; i++) {
     const struct run *run = coordinator->runs[i];
     size_t length = strlen(matches);
-    if (strncmp(run->id, prefix, strlen(prefix)))
+    if (!viewer_sees_run(viewer, run) || strncmp(run->id, prefix, strlen(prefix)))
       continue;
     *id = run->id;
     if (strcmp(run->id, prefix) == 0)
@@ -99,26 +88,10 @@ bool coordinator_run_event(const struct coordinator *coordinator, const char *id
   return run && event_log_view(&run->events, number, view);
 }
 
-int coordinator_find_quarantine(const struct coordinator *coordinator, const char *name,
-                                struct device_name *device, struct err *err) {
-  int at = coordinator_quarantine_find(coordinator, name);
-  if (at < 0)
-    return err_set(err, ERR_NOT_FOUND,
-                   "no worker or device '%.200s' is in quarantine: name a worker, or HOST/DEVICE, that 'weir "
-                   "workers' lists as quarantined",
-                   name);
-  device->host = coordinator->quarantines.items[at].host;
-  device->device = coordinator->quarantines.items[at].device;
-  return 0;
-}
-
 int coordinator_check_room(const struct coordinator *coordinator, const Weir__RunSpec *spec,
                            const uint32_t *block_elems, uint32_t n_blocks, struct err *err) {
   struct room_lack lack;
-  uint64_t weights = 0;
-  for (uint32_t i = 0; i < n_blocks; i++)
-    weights += block_elems[i];
-  if (coordinator_could_have_room(coordinator, room_of_weights(spec, weights), &lack))
+  if (coordinator_could_have_room(coordinator, room_of_blocks(spec, block_elems, n_blocks), &lack))
     return 0;
   return err_set(err, ERR_INVALID,
                  "submit: the run takes %llu bytes of each parameter server, and %s (%s) has %llu for runs: "
@@ -217,6 +190,12 @@ bool coordinator_checkpoint_comes_again(const struct coordinator *coordinator, c
          !is_committed(run, step) && (last_for_now(run) == step || run->checkpointing.step == step);
 }
 
+const char *coordinator_store_trouble(const struct coordinator *coordinator) {
+  return *coordinator->store_message && coordinator->has_tenants
+             ? "the store is in trouble: the coordinator's log says why"
+             : coordinator->store_message;
+}
+
 static double train_seconds(const struct run *run, uint64_t now_ms) {
   return run->trained_seconds + (run->is_clock_running ? (double)(now_ms - run->clock_ms) / 1000 : 0);
 }
@@ -227,6 +206,7 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
   double seconds = train_seconds(run, now_ms);
   weir__run_info__init(info);
   info->run = run->id;
+  info->tenant = run->tenant;
   info->name = run->spec->name;
   info->state = coordinator_told_state(run);
   info->stop_pending = run->is_stop_awaited;
@@ -289,212 +269,20 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
   if (*run->checkpointing.message)
     info->store_message = run->checkpointing.message;
   else if (!coordinator_is_over(run) || run->is_stop_awaited)
-    info->store_message = coordinator->store_message;
+    info->store_message = (char *)coordinator_store_trouble(coordinator);
   if (!run->is_load_due)
     info->servers = (uint32_t)(run->n_servers - coordinator_lost_servers(run));
 }
 
-void coordinator_list_runs(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
-                           Weir__ListRunsReply *reply) {
+void coordinator_list_runs(const struct coordinator *coordinator, const struct viewer *viewer,
+                           uint64_t now_ms, struct arena *arena, Weir__ListRunsReply *reply) {
   weir__list_runs_reply__init(reply);
   reply->runs = arena_new(arena, (size_t)coordinator->n_runs * sizeof *reply->runs);
   for (int i = 0; i < coordinator->n_runs; i++) {
-    reply->runs[i] = arena_new(arena, sizeof **reply->runs);
-    coordinator_info_fill(coordinator, coordinator->runs[i], now_ms, reply->runs[i]);
-  }
-  reply->n_runs = (size_t)coordinator->n_runs;
-}
-
-void coordinator_list_staged(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
-                             Weir__RunInfo *info) {
-  const struct run *run = coordinator_run(coordinator, info->run);
-  if (!run)
-    return;
-  info->staged_workers = arena_new(arena, (size_t)run->n_seats * sizeof *info->staged_workers);
-  for (int i = 0; i < run->n_seats; i++) {
-    const struct seat *seat = run->seats[i];
-    if (!seat->teams)
+    Weir__RunInfo *info;
+    if (!viewer_sees_run(viewer, coordinator->runs[i]))
       continue;
-    info->staged_workers[info->n_staged_workers] = arena_new(arena, sizeof **info->staged_workers);
-    worker_info(seat->worker, now_ms, arena, info->staged_workers[info->n_staged_workers++]);
+    info = reply->runs[reply->n_runs++] = arena_new(arena, sizeof *info);
+    coordinator_info_fill(coordinator, coordinator->runs[i], now_ms, info);
   }
-}
-
-static bool is_on(const struct device_name *device, const char *host, const char *name) {
-  return !device || (strcmp(device->host, host) == 0 && strcmp(device->device, name) == 0);
-}
-
-/* device: NULL: on any. */
-static void list_workers_on(const struct coordinator *coordinator, const struct device_name *device,
-                            uint64_t now_ms, struct arena *arena, Weir__ListWorkersReply *reply) {
-  int room = coordinator->n_members + coordinator->quarantines.count;
-  weir__list_workers_reply__init(reply);
-  reply->workers = arena_new(arena, (size_t)(room + 1) * sizeof *reply->workers);
-  for (int i = 0; i < coordinator->n_members; i++) {
-    const struct member *member = coordinator->members[i];
-    if (member->role != WEIR__ROLE__WORKER || !is_on(device, member->host, member->device))
-      continue;
-    reply->workers[reply->n_workers] = arena_new(arena, sizeof **reply->workers);
-    worker_info(member, now_ms, arena, reply->workers[reply->n_workers++]);
-  }
-}
-
-static Weir__WorkerInfo *add_absent(struct arena *arena, Weir__ListWorkersReply *reply) {
-  Weir__WorkerInfo *info = reply->workers[reply->n_workers++] = arena_new(arena, sizeof *info);
-  weir__worker_info__init(info);
-  return info;
-}
-
-static bool has_worker(const struct coordinator *coordinator, const struct quarantine *quarantine) {
-  for (int i = 0; i < coordinator->n_members; i++) {
-    const struct member *member = coordinator->members[i];
-    if (member->role == WEIR__ROLE__WORKER && strcmp(member->host, quarantine->host) == 0 &&
-        strcmp(member->device, quarantine->device) == 0)
-      return true;
-  }
-  return false;
-}
-
-void coordinator_list_workers(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
-                              Weir__ListWorkersReply *reply) {
-  list_workers_on(coordinator, NULL, now_ms, arena, reply);
-  for (int i = 0; i < coordinator->quarantines.count; i++) {
-    const struct quarantine *quarantine = &coordinator->quarantines.items[i];
-    Weir__WorkerInfo *info;
-    if (has_worker(coordinator, quarantine))
-      continue;
-    info = add_absent(arena, reply);
-    info->id = quarantine->worker;
-    info->host = quarantine->host;
-    info->device = quarantine->device;
-    info->state = "quarantined";
-    info->message = arena_printf(arena, "not connected; in quarantine: %s", quarantine->reason);
-  }
-}
-
-void coordinator_list_device(const struct coordinator *coordinator, const struct device_name *device,
-                             uint64_t now_ms, struct arena *arena, Weir__ListWorkersReply *reply) {
-  list_workers_on(coordinator, device, now_ms, arena, reply);
-  if (reply->n_workers == 0) {
-    Weir__WorkerInfo *info = add_absent(arena, reply);
-    info->host = arena_strdup(arena, device->host);
-    info->device = arena_strdup(arena, device->device);
-    info->message = "not connected";
-  }
-}
-
-void coordinator_list_servers(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
-                              Weir__ListServersReply *reply) {
-  weir__list_servers_reply__init(reply);
-  reply->servers = arena_new(arena, (size_t)coordinator->n_members * sizeof *reply->servers);
-  for (int i = 0; i < coordinator->n_members; i++) {
-    if (coordinator->members[i]->role != WEIR__ROLE__SERVER)
-      continue;
-    reply->servers[reply->n_servers] = arena_new(arena, sizeof **reply->servers);
-    server_info(coordinator, coordinator->members[i], now_ms, arena, reply->servers[reply->n_servers++]);
-  }
-}
-
-static void stages_fill(const struct teams *teams, struct arena *arena, Weir__WorkerInfo *info) {
-  info->teams = teams->n;
-  info->bubble = teams->bubble;
-  info->stages = arena_new(arena, (size_t)teams->n_stages * sizeof *info->stages);
-  for (int s = 0; s < teams->n_stages; s++) {
-    Weir__StageInfo *stage = arena_new(arena, sizeof *stage);
-    weir__stage_info__init(stage);
-    stage->idle = teams->stages[s].idle;
-    stage->program_bytes = teams->stages[s].program_bytes;
-    info->stages[info->n_stages++] = stage;
-  }
-}
-
-static char *seat_message(const struct seat *seat) {
-  if (seat->unreached_text)
-    return seat->unreached_text;
-  return coordinator_missed_mates(seat) ? coordinator_missed_mates(seat) : seat->following.text;
-}
-
-static Weir__SeatInfo *seat_info(const struct seat *seat, struct arena *arena) {
-  Weir__SeatInfo *info = arena_new(arena, sizeof *info);
-  double speed = speed_of(seat->speed, seat->executors);
-  char *message = seat_message(seat);
-  weir__seat_info__init(info);
-  info->run = seat->run->id;
-  info->state = (char *)coordinator_seat_state_name(seat->state);
-  info->executors = seat->executors;
-  info->microbatches = seat->microbatches.end - seat->microbatches.begin;
-  info->speed = isnan(speed) ? 0 : speed;
-  if (message)
-    info->message = message;
-  return info;
-}
-
-/* What is said of a worker that computes one run, of its first. */
-static void fill_from_seat(const struct seat *seat, struct arena *arena, Weir__WorkerInfo *info) {
-  const Weir__SeatInfo *first = info->seats[0];
-  info->run = first->run;
-  info->microbatches = first->microbatches;
-  info->speed = first->speed;
-  info->first_stage = seat->stages.begin;
-  if (seat->teams)
-    stages_fill(seat->teams, arena, info);
-  if (*first->message)
-    info->message = first->message;
-}
-
-static void worker_info(const struct member *worker, uint64_t now_ms, struct arena *arena,
-                        Weir__WorkerInfo *info) {
-  weir__worker_info__init(info);
-  info->id = worker->id;
-  info->host = worker->host;
-  info->pid = worker->pid;
-  info->device = worker->device;
-  info->executors = worker->executors;
-  info->labels = worker->labels.list;
-  info->n_labels = worker->labels.n;
-  info->run = "";
-  info->state = (char *)coordinator_worker_state_name(worker);
-  info->connected_seconds = (double)(now_ms - worker->joined_ms) / 1000;
-  info->message = worker->message;
-  info->seats = arena_new(arena, (size_t)worker->n_seats * sizeof *info->seats);
-  for (int i = 0; i < worker->n_seats; i++)
-    info->seats[info->n_seats++] = seat_info(worker->seats[i], arena);
-  if (worker->n_seats)
-    fill_from_seat(worker->seats[0], arena, info);
-}
-
-static void server_info(const struct coordinator *coordinator, const struct member *server, uint64_t now_ms,
-                        struct arena *arena, Weir__ServerInfo *info) {
-  weir__server_info__init(info);
-  info->id = server->id;
-  info->address = server->address;
-  info->host = server->host;
-  info->pid = server->pid;
-  info->memory_bytes = server->memory_bytes;
-  info->draining = server->is_draining;
-  info->connected_seconds = (double)(now_ms - server->joined_ms) / 1000;
-  info->message = *server->message ? server->message : refusal_of(coordinator, server, arena);
-  for (int i = 0; i < coordinator->n_runs; i++) {
-    const struct run_server *part = coordinator_run_server(coordinator->runs[i], server);
-    if (!part || coordinator->runs[i]->is_load_due)
-      continue;
-    info->runs++;
-    info->blocks += part->blocks;
-    info->bytes += part->bytes;
-  }
-}
-
-/* Of the first run that may not have the server; else empty. */
-static char *refusal_of(const struct coordinator *coordinator, const struct member *server,
-                        struct arena *arena) {
-  for (int i = 0; i < coordinator->n_runs; i++) {
-    const struct run *run = coordinator->runs[i];
-    char *mismatch = coordinator_is_over(run) ? NULL : coordinator_server_mismatch(run, server), *text;
-    if (!mismatch)
-      continue;
-    text = arena_printf(arena, "%s: %s", run->id, mismatch);
-    free(mismatch);
-    return text;
-  }
-  return server->message;
 }

@@ -9,15 +9,16 @@
 #include "common/base/err.h"
 #include "common/base/memory.h"
 #include "server/coordinator/state/event_log.h"
+#include "server/coordinator/state/tenant.h"
 #include "training.pb-c.h"
 
 struct coordinator;
 struct run;
 
-/* The whole id of the run that is named by an id or a unique prefix. Errors: NOT_FOUND; INVALID when several
-   match (they are named). */
-int coordinator_find_run(const struct coordinator *coordinator, const char *prefix, const char **id,
-                         struct err *err);
+/* The whole id of the run that the viewer names by an id or a unique prefix. Runs that it does not see are
+   not there. Errors: NOT_FOUND; INVALID when several match (they are named). */
+int coordinator_find_run(const struct coordinator *coordinator, const struct viewer *viewer,
+                         const char *prefix, const char **id, struct err *err);
 
 /* False if there is no such run (whole id). */
 bool coordinator_run_info(const struct coordinator *coordinator, const char *id, uint64_t now_ms,
@@ -25,8 +26,8 @@ bool coordinator_run_info(const struct coordinator *coordinator, const char *id,
 void coordinator_info_fill(const struct coordinator *coordinator, const struct run *run, uint64_t now_ms,
                            Weir__RunInfo *info);
 /* Adds those workers of the run to its info that have stages, built in the arena. */
-void coordinator_list_staged(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
-                             Weir__RunInfo *info);
+void coordinator_list_staged(const struct coordinator *coordinator, const struct viewer *viewer,
+                             uint64_t now_ms, struct arena *arena, Weir__RunInfo *info);
 /* Over, or forgotten; coordinator_run_has_told_end: and clients are told so. */
 bool coordinator_run_is_over(const struct coordinator *coordinator, const char *id);
 bool coordinator_run_has_told_end(const struct coordinator *coordinator, const char *id);
@@ -50,9 +51,14 @@ struct device_name {
   const char *host, *device;
 };
 
-/* The device in quarantine that is named by HOST/DEVICE or by a worker's id. Errors: NOT_FOUND. */
-int coordinator_find_quarantine(const struct coordinator *coordinator, const char *name,
-                                struct device_name *device, struct err *err);
+/* The device in quarantine that is named by HOST/DEVICE or by a worker's id. Errors: NOT_FOUND; DENIED: the
+   viewer may not readmit it. */
+int coordinator_find_quarantine(const struct coordinator *coordinator, const struct viewer *viewer,
+                                const char *name, struct device_name *device, struct err *err);
+
+/* What is wrong with the store, for people: where there are several tenants, without the names of their runs.
+   "": nothing. */
+const char *coordinator_store_trouble(const struct coordinator *coordinator);
 
 /* Whether the servers that are here could have a run of these blocks if there were no other. Errors: INVALID,
    with the number. spec: settled. */
@@ -87,16 +93,17 @@ bool coordinator_plan_is_to_come(const struct coordinator *coordinator, const ch
    again. */
 bool coordinator_checkpoint_comes_again(const struct coordinator *coordinator, const char *id, uint64_t step);
 
-/* Lists in the order of submission or joining, built in the arena. */
-void coordinator_list_runs(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
-                           Weir__ListRunsReply *reply);
+/* Lists of what the viewer sees, in the order of submission or joining, built in the arena. */
+void coordinator_list_runs(const struct coordinator *coordinator, const struct viewer *viewer,
+                           uint64_t now_ms, struct arena *arena, Weir__ListRunsReply *reply);
 /* Workers, then the devices in quarantine that have none. */
-void coordinator_list_workers(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
-                              Weir__ListWorkersReply *reply);
-/* The workers on one device; where there is none, a row of the device. */
-void coordinator_list_device(const struct coordinator *coordinator, const struct device_name *device,
-                             uint64_t now_ms, struct arena *arena, Weir__ListWorkersReply *reply);
-void coordinator_list_servers(const struct coordinator *coordinator, uint64_t now_ms, struct arena *arena,
-                              Weir__ListServersReply *reply);
+void coordinator_list_workers(const struct coordinator *coordinator, const struct viewer *viewer,
+                              uint64_t now_ms, struct arena *arena, Weir__ListWorkersReply *reply);
+/* The workers on one device, as of the last step; where there is none, a row of the device. */
+void coordinator_list_device(const struct coordinator *coordinator, const struct viewer *viewer,
+                             const struct device_name *device, struct arena *arena,
+                             Weir__ListWorkersReply *reply);
+void coordinator_list_servers(const struct coordinator *coordinator, const struct viewer *viewer,
+                              uint64_t now_ms, struct arena *arena, Weir__ListServersReply *reply);
 
 #endif

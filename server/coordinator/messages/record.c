@@ -25,6 +25,7 @@ void coordinator_commit(struct coordinator *coordinator, const struct run *run) 
   Weir__Manifest *manifest = arena_new(arena, sizeof *manifest);
   weir__manifest__init(manifest);
   manifest->run = run->id;
+  manifest->tenant = run->tenant;
   manifest->spec = run->spec;
   manifest->plan = coordinator_plan_message(arena, run);
   manifest->model_sha256 = run->model_sha256;
@@ -82,6 +83,7 @@ static Weir__RunRecord *record_of(const struct coordinator *coordinator, const s
   coordinator_info_fill(coordinator, run, coordinator->now_ms, &info);
   weir__run_record__init(record);
   record->run = run->id;
+  record->tenant = run->tenant;
   record->key = (ProtobufCBinaryData){TICKET_KEY_BYTES, (uint8_t *)run->key};
   record->spec = run->spec;
   record->model_bytes = run->model_bytes;
@@ -177,6 +179,7 @@ static Weir__Quarantine *record_quarantine(struct arena *arena, const struct qua
   record->holder = quarantine->holder;
   record->run = quarantine->run;
   record->reason = quarantine->reason;
+  record->tenant = quarantine->tenant;
   record->since_unix_ms = quarantine->since_unix_ms;
   return record;
 }

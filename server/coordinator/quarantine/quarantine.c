@@ -12,6 +12,7 @@
 #include "server/coordinator/state/quarantines.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
+#include "server/coordinator/state/tenant.h"
 
 enum { TEXT_MAX = 255, REASON_MAX = 1000 };
 
@@ -29,6 +30,7 @@ void coordinator_quarantine(struct coordinator *coordinator, const struct worker
   quarantine.worker = (char *)identity->id;
   quarantine.holder = (char *)identity->holder;
   quarantine.run = run->id;
+  quarantine.tenant = run->tenant;
   quarantine.reason = (char *)reason;
   quarantine.since_unix_ms = coordinator->unix_offset_ms + (int64_t)coordinator->now_ms;
   log_event(LOG_WARN, "coordinator", "quarantine",
@@ -48,6 +50,7 @@ static void add(struct coordinator *coordinator, const Weir__Quarantine *stored)
                                   .worker = text_copy_clean(stored->worker, TEXT_MAX),
                                   .holder = text_copy_clean(stored->holder, TEXT_MAX),
                                   .run = text_copy_clean(stored->run, TEXT_MAX),
+                                  .tenant = text_copy_clean(tenant_or_default(stored->tenant), CERT_WORD_MAX),
                                   .reason = text_copy_clean(stored->reason, REASON_MAX),
                                   .since_unix_ms = stored->since_unix_ms};
   struct worker_identity identity = {quarantine.worker, quarantine.host, quarantine.device,
@@ -76,9 +79,9 @@ void coordinator_quarantine_newcomer(struct coordinator *coordinator, struct mem
 }
 
 static void isolate(struct coordinator *coordinator, struct member *worker, const struct quarantine *found) {
-  free(worker->message);
-  worker->message =
+  char *message =
       mem_printf("in quarantine: %s; 'weir workers --readmit %s' ends it", found->reason, worker->id);
+  coordinator_member_set_message(worker, message, found->tenant);
   while (worker->n_seats > 0) {
     coordinator_order_unload(coordinator, worker->seats[0]->run->id, worker, worker->message);
     coordinator_seat_end(worker->seats[0]);
@@ -93,8 +96,8 @@ void coordinator_members_restored(struct coordinator *coordinator, const Weir__M
   coordinator->is_members_due = true;
 }
 
-void coordinator_readmit(struct coordinator *coordinator, const char *name) {
-  int at = coordinator_quarantine_find(coordinator, name);
+void coordinator_readmit(struct coordinator *coordinator, const struct viewer *viewer, const char *name) {
+  int at = coordinator_quarantine_find(coordinator, viewer, name);
   if (at >= 0)
     readmit_at(coordinator, at);
 }

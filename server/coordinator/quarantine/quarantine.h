@@ -9,6 +9,7 @@
 struct coordinator;
 struct member;
 struct run;
+struct viewer;
 
 /* From now on; workers on the device lose what they compute at once. Nothing happens if it is there already.
  */
@@ -19,6 +20,6 @@ void coordinator_quarantine_newcomer(struct coordinator *coordinator, struct mem
 /* What a former coordinator knew of members: its quarantines, and which ids were used. */
 void coordinator_members_restored(struct coordinator *coordinator, const Weir__Members *members);
 /* name: as of coordinator_find_quarantine. One that is not in quarantine is ignored. */
-void coordinator_readmit(struct coordinator *coordinator, const char *name);
+void coordinator_readmit(struct coordinator *coordinator, const struct viewer *viewer, const char *name);
 
 #endif

@@ -14,30 +14,36 @@
 #include "server/coordinator/state/room.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
+#include "server/coordinator/state/tenant.h"
 
 enum { CAUSE_MAX = 700 };
 
 /* Names the member that may have been meant, worker or server. */
-static int check_known(const struct coordinator *coordinator, Weir__Role role, const char *id,
-                       struct err *err) {
+static int check_known(const struct coordinator *coordinator, const struct viewer *viewer, Weir__Role role,
+                       const char *id, struct err *err) {
   const char *kind = role == WEIR__ROLE__SERVER ? "server" : "worker", *near;
   const char **ids = mem_new((size_t)coordinator->n_members * sizeof *ids);
-  bool is_known = false;
+  const struct member *known = NULL;
+  int n = 0;
   for (int i = 0; i < coordinator->n_members; i++) {
-    ids[i] = coordinator->members[i]->id;
-    is_known |= coordinator->members[i]->role == role && strcmp(ids[i], id) == 0;
+    const struct member *member = coordinator->members[i];
+    if (!viewer_sees_member(viewer, member))
+      continue;
+    ids[n++] = member->id;
+    if (member->role == role && strcmp(member->id, id) == 0)
+      known = member;
   }
-  near = nearest_word(id, ids, coordinator->n_members);
+  near = nearest_word(id, ids, n);
   free(ids);
-  if (is_known)
-    return 0;
+  if (known)
+    return viewer_check_rule(viewer, known->id, known->tenant, err);
   return err_set(err, ERR_NOT_FOUND, "no %s '%.60s' is here%s%s%s 'weir %ss' lists those that are", kind, id,
                  near ? "; did you mean '" : "", near ? near : "", near ? "'?" : ":", kind);
 }
 
-int coordinator_check_drain(const struct coordinator *coordinator, Weir__Role role, const char *id,
-                            struct err *err) {
-  if (check_known(coordinator, role, id, err) || role == WEIR__ROLE__WORKER)
+int coordinator_check_drain(const struct coordinator *coordinator, const struct viewer *viewer,
+                            Weir__Role role, const char *id, struct err *err) {
+  if (check_known(coordinator, viewer, role, id, err) || role == WEIR__ROLE__WORKER)
     return err->code;
   for (int i = 0; i < coordinator->n_members; i++)
     if (strcmp(coordinator->members[i]->id, id) != 0 &&

@@ -141,8 +141,7 @@ void coordinator_leave_out(const struct coordinator *coordinator, const struct r
                            struct member *server, const char *message) {
   log_event(LOG_WARN, "coordinator", "server_left_out", "run=%s id=%s message=\"%.1000s\"", run->id,
             server->id, message);
-  free(server->message);
-  server->message = text_copy_clean(message, CAUSE_MAX);
+  coordinator_member_set_message(server, text_copy_clean(message, CAUSE_MAX), run->tenant);
   server->left_out_ms = coordinator->now_ms;
   server->is_cut_off = false;
 }

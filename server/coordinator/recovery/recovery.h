@@ -14,6 +14,7 @@
 #include "cluster.pb-c.h"
 #include "server/coordinator/state/event.h"
 #include "server/coordinator/state/run.h"
+#include "server/coordinator/state/tenant.h"
 
 /* recover.c */
 void coordinator_server_lost(struct coordinator *coordinator, struct run *run, struct run_server *server,
@@ -52,10 +53,10 @@ void coordinator_weigh_reach(struct coordinator *coordinator, struct run *run);
 void coordinator_mates_told(struct member *worker, const Weir__RunCounters *counters);
 
 /* move.c */
-/* Whether there is a worker or a server of that id and, for the blocks of a server, another one. Errors:
-   NOT_FOUND, with what may have been meant; INVALID. */
-int coordinator_check_drain(const struct coordinator *coordinator, Weir__Role role, const char *id,
-                            struct err *err);
+/* Whether there is a worker or a server of that id that the viewer may drain and, for the blocks of a server,
+   another one. Errors: NOT_FOUND, with what may have been meant; DENIED; INVALID. */
+int coordinator_check_drain(const struct coordinator *coordinator, const struct viewer *viewer,
+                            Weir__Role role, const char *id, struct err *err);
 /* No run is given the server any more, and those that have it move. */
 void coordinator_server_drain(struct member *server);
 /* Decides whether the run moves off servers that drain, and rolls it back once a checkpoint has all of it. */

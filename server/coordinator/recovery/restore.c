@@ -37,6 +37,7 @@ void coordinator_run_restored(struct coordinator *coordinator, const struct rest
   Weir__RunSpec *spec = record->spec ? spec_copy(record->spec) : NULL;
   struct run_submission submission = {.id = record->run,
                                       .spec = spec,
+                                      .tenant = record->tenant,
                                       .model_bytes = record->model_bytes,
                                       .model_sha256 = record->model_sha256,
                                       .outline_bytes = record->outline_bytes,

@@ -9,6 +9,7 @@
 #include "common/base/text.h"
 #include "server/coordinator/messages/orders.h"
 #include "server/coordinator/messages/record.h"
+#include "server/coordinator/quotas/quota.h"
 #include "server/coordinator/runs/runs.h"
 #include "server/coordinator/state/action.h"
 #include "server/coordinator/state/checkpointing.h"
@@ -33,6 +34,7 @@ static void write_failed(struct coordinator *coordinator, struct run *run, const
 static void checkpoint_failed(struct coordinator *coordinator, struct run *run, const char *why);
 static bool take_written(struct coordinator *coordinator, struct run *run, const struct member *member,
                          const Weir__BlocksWritten *written);
+static bool is_over_quota(struct coordinator *coordinator, struct run *run, uint64_t step);
 static void commit_when_written(struct coordinator *coordinator, struct run *run);
 static void checkpoint_committed(struct coordinator *coordinator, struct run *run,
                                  const struct checkpoint_result *result);
@@ -61,8 +63,20 @@ void coordinator_checkpoint_when_due(struct coordinator *coordinator, struct run
       return;
   }
   if (step < coordinator_last_version(run) &&
-      step < coordinator_run_hold(run)) /* there it has one in any case */
+      step < coordinator_run_hold(run) && /* there it has one in any case */
+      !is_over_quota(coordinator, run, step))
     checkpoint_order(coordinator, run, step);
+}
+
+/* Only what somebody waits for is checkpointed then: a pause, a move, a fork. */
+static bool is_over_quota(struct coordinator *coordinator, struct run *run, uint64_t step) {
+  struct err err = ERR_NONE;
+  if (run->is_pausing || run->is_moving || step == run->pin ||
+      quota_admit_checkpoint(coordinator, run, &err) == 0)
+    return false;
+  run->checkpointing.step = step;
+  checkpoint_failed(coordinator, run, err.text);
+  return true;
 }
 
 /* Whether the one in the making is what the run waits for, to pause or to move; one that comes soon will do.

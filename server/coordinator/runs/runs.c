@@ -151,6 +151,8 @@ void coordinator_run_set(struct coordinator *coordinator, const char *id, const 
 void coordinator_run_add(struct coordinator *coordinator, struct run *run) {
   CHECK(!coordinator_run(coordinator, run->id));
   forget_old_runs(coordinator);
+  coordinator->has_tenants |=
+      coordinator->n_runs > 0 && strcmp(run->tenant, coordinator->runs[0]->tenant) != 0;
   array_reserve((void **)&coordinator->runs, &coordinator->runs_capacity, coordinator->n_runs,
                 sizeof *coordinator->runs);
   coordinator->runs[coordinator->n_runs++] = run;

@@ -13,7 +13,7 @@ static int find_neediest(const struct deal_seat *seats, int n, const uint32_t *d
   double least = 0;
   for (int i = 0; i < n; i++) {
     double level = (dealt[i] + 1.0) / seats[i].weight;
-    if (!is_idle && dealt[i] >= seats[i].useful)
+    if (dealt[i] >= (is_idle ? UINT32_MAX : seats[i].useful) || (seats[i].most && dealt[i] >= seats[i].most))
       continue;
     if (found != NOBODY && (seats[i].priority < seats[found].priority ||
                             (seats[i].priority == seats[found].priority && level >= least)))
@@ -30,7 +30,11 @@ void deal_executors(const struct deal_seat *seats, int n, uint32_t executors, ui
     dealt[i] = 1;
   for (uint32_t left = executors - (uint32_t)n; left > 0; left--) {
     int at = find_neediest(seats, n, dealt, false);
-    dealt[at != NOBODY ? at : find_neediest(seats, n, dealt, true)]++;
+    if (at == NOBODY)
+      at = find_neediest(seats, n, dealt, true);
+    if (at == NOBODY)
+      return;
+    dealt[at]++;
   }
 }
 

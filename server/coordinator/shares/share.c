@@ -42,9 +42,11 @@ struct sharing {
   uint32_t *given;      /* [n][n_pools] */
   uint32_t *left;       /* [n_pools] */
   uint32_t all_left;    /* of all pools */
-  bool *is_full;        /* [n] there is no more for it */
-  struct move *moves;   /* [n_pools] */
-  int *queue;           /* [n_pools] */
+  const uint64_t *budgets;
+  uint64_t *spent;    /* [n_budgets] executors of workers that are given */
+  bool *is_full;      /* [n] there is no more for it */
+  struct move *moves; /* [n_pools] */
+  int *queue;         /* [n_pools] */
 };
 
 static bool is_before(const struct ranked *a, const struct ranked *b) {
@@ -92,7 +94,8 @@ static void rank_claims(struct sharing *s) {
   free(spare);
 }
 
-static void sharing_init(struct sharing *s, int n_kinds) {
+static void sharing_init(struct sharing *s, const struct share_supply *supply) {
+  const int n_kinds = supply->n_kinds;
   size_t n = (size_t)s->n + 1, n_pools = (size_t)s->n_pools + 1;
   s->ranks = mem_new(n * sizeof *s->ranks);
   s->holders = mem_new(n * sizeof *s->holders);
@@ -102,6 +105,8 @@ static void sharing_init(struct sharing *s, int n_kinds) {
   s->is_full = mem_new(n * sizeof *s->is_full);
   s->moves = mem_new(n_pools * sizeof *s->moves);
   s->queue = mem_new(n_pools * sizeof *s->queue);
+  s->spent = mem_new(((size_t)supply->n_budgets + 1) * sizeof *s->spent);
+  s->budgets = supply->budgets;
   for (int p = 0; p < s->n_pools; p++)
     s->all_left += s->left[p] = s->pools[p].workers;
   rank_claims(s);
@@ -116,14 +121,52 @@ static void sharing_fini(struct sharing *s) {
   free(s->is_full);
   free(s->moves);
   free(s->queue);
+  free(s->spent);
 }
 
 static bool suits(const struct sharing *s, int claim, int pool) {
   return s->pools[pool].suits[s->claims[claim].kind];
 }
 
-static uint32_t *given(const struct sharing *s, int claim, int pool) {
-  return &s->given[claim * s->n_pools + pool];
+static uint32_t given(const struct sharing *s, int claim, int pool) {
+  return s->given[claim * s->n_pools + pool];
+}
+
+/* So many of the pool's are the claim's from now on, or (below 0) not any more. */
+static void give(struct sharing *s, int claim, int pool, int64_t workers) {
+  int budget = s->claims[claim].budget;
+  s->given[claim * s->n_pools + pool] += (uint32_t)workers;
+  if (budget)
+    s->spent[budget - 1] += (uint64_t)(workers * s->pools[pool].executors);
+}
+
+/* Executors that its budget still has. */
+static uint64_t budget_left(const struct sharing *s, int claim) {
+  int budget = s->claims[claim].budget;
+  if (!budget)
+    return UINT64_MAX;
+  return s->spent[budget - 1] < s->budgets[budget - 1] ? s->budgets[budget - 1] - s->spent[budget - 1] : 0;
+}
+
+/* Of so many workers of the pool those that the claim's budget has: the last of them may be too large. */
+static uint32_t within_budget(const struct sharing *s, int claim, int pool, uint32_t workers) {
+  uint64_t left = budget_left(s, claim), executors = s->pools[pool].executors;
+  if (left == UINT64_MAX || executors == 0 || left / executors >= workers)
+    return workers;
+  return (uint32_t)((left + (s->claims[claim].takes_whole ? 0 : executors - 1)) / executors);
+}
+
+/* Its budget has room for no worker that suits it. */
+static bool is_capped(const struct sharing *s, int claim) {
+  bool is_any_suited = false;
+  if (!s->claims[claim].budget)
+    return false;
+  for (int p = 0; p < s->n_pools; p++) {
+    if (suits(s, claim, p) && within_budget(s, claim, p, 1))
+      return false;
+    is_any_suited |= suits(s, claim, p);
+  }
+  return is_any_suited;
 }
 
 /* The pool has one left: it goes to whom it was looked at for, whose own goes on, and the last one to
@@ -133,11 +176,11 @@ static void hand_over(struct sharing *s, int claim, int pool) {
   s->all_left--;
   while (s->moves[pool].claim != NOBODY) {
     const struct move *move = &s->moves[pool];
-    ++*given(s, move->claim, pool);
-    --*given(s, move->claim, move->from);
+    give(s, move->claim, pool, 1);
+    give(s, move->claim, move->from, -1);
     pool = move->from;
   }
-  ++*given(s, claim, pool);
+  give(s, claim, pool, 1);
   s->shares[claim].workers++;
 }
 
@@ -155,7 +198,7 @@ static bool give_one(struct sharing *s, int claim) {
   for (int p = 0; p < s->n_pools; p++)
     s->moves[p].is_seen = false;
   for (int p = 0; p < s->n_pools && s->all_left; p++)
-    if (suits(s, claim, p))
+    if (suits(s, claim, p) && within_budget(s, claim, p, 1))
       n_seen = see(s, n_seen, p, (struct move){true, NOBODY, 0});
   for (int at = 0; at < n_seen; at++)
     if (s->left[s->queue[at]]) {
@@ -169,7 +212,7 @@ static bool give_one(struct sharing *s, int claim) {
       return true;
     }
     for (int i = 0; i < s->n_holders && n_seen < s->n_pools; i++)
-      for (int p = 0; p < s->n_pools && *given(s, s->holders[i], from); p++)
+      for (int p = 0; p < s->n_pools && given(s, s->holders[i], from); p++)
         if (suits(s, s->holders[i], p))
           n_seen = see(s, n_seen, p, (struct move){true, s->holders[i], from});
   }
@@ -183,18 +226,20 @@ static void give_left(struct sharing *s, int claim, uint32_t goal) {
     uint32_t lacking = goal - s->shares[claim].workers, some = s->left[p] < lacking ? s->left[p] : lacking;
     if (!suits(s, claim, p))
       continue;
+    some = within_budget(s, claim, p, some);
     s->left[p] -= some;
     s->all_left -= some;
-    *given(s, claim, p) += some;
+    give(s, claim, p, some);
     s->shares[claim].workers += some;
   }
 }
 
 static void give_back(struct sharing *s, int claim) {
   for (int p = 0; p < s->n_pools; p++) {
-    s->left[p] += *given(s, claim, p);
-    s->all_left += *given(s, claim, p);
-    *given(s, claim, p) = 0;
+    uint32_t workers = given(s, claim, p);
+    s->left[p] += workers;
+    s->all_left += workers;
+    give(s, claim, p, -(int64_t)workers);
   }
   s->shares[claim].workers = 0;
 }
@@ -212,11 +257,12 @@ static void give_minimum(struct sharing *s, int claim) {
   while (share->workers < goal && give_one(s, claim))
     ;
   share->left = share->workers;
+  share->is_capped = share->workers < goal && is_capped(s, claim);
   if (share->workers > 0 && share->workers >= wants->least) {
     s->holders[s->n_holders++] = claim;
     return;
   }
-  if (share->workers < goal)
+  if (share->workers < goal && !share->is_capped)
     *limit = (struct limit){s->n_holders + 1, share->workers};
   give_back(s, claim);
 }
@@ -230,7 +276,8 @@ static int neediest(const struct sharing *s) {
     const struct share_claim *claim = &s->claims[at];
     uint32_t has = s->shares[at].workers;
     double level = (has + 1.0) / claim->weight;
-    if (has >= claim->wanted || has >= claim->max || s->is_full[at] || (found != NOBODY && level >= least))
+    if (has >= claim->wanted || has >= claim->max || s->is_full[at] || is_capped(s, at) ||
+        (found != NOBODY && level >= least))
       continue;
     found = at;
     least = level;
@@ -250,7 +297,7 @@ void share_workers(const struct share_claim *claims, int n, const struct share_s
   struct sharing s = {
       .claims = claims, .n = n, .pools = supply->pools, .n_pools = supply->n, .shares = shares};
   int needy;
-  sharing_init(&s, supply->n_kinds);
+  sharing_init(&s, supply);
   for (int i = 0; i < n; i++) {
     shares[s.ranks[i].claim] = (struct share){.rank = i};
     give_minimum(&s, s.ranks[i].claim);

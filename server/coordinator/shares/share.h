@@ -15,17 +15,22 @@ struct share_claim {
   uint32_t max;     /* it is never given more */
   double weight;    /* finite, and above 0 */
   int kind;         /* claims of one kind, from 0 on, suit the same workers */
+  int budget;       /* N: the supply's Nth, which claims share; 0: none */
+  bool takes_whole; /* a worker counts in its budget with all executors, which it must have left */
 };
 
 /* Workers that are alike: a claim may be given all of them, or none. */
 struct share_pool {
   uint32_t workers;
-  const bool *suits; /* [n_kinds] */
+  const bool *suits;  /* [n_kinds] */
+  uint32_t executors; /* of each of them; for budgets */
 };
 
 struct share_supply {
   const struct share_pool *pools;
   int n, n_kinds;
+  const uint64_t *budgets; /* [n_budgets] executors. A worker more is given while some are left */
+  int n_budgets;
 };
 
 /* How many workers suit claims of the kind. */
@@ -33,8 +38,9 @@ uint32_t share_count_suited(const struct share_supply *supply, int kind);
 
 struct share {
   uint32_t workers;
-  int rank;      /* its place in the order of 1 below */
-  uint32_t left; /* of its min, when its turn came */
+  int rank;       /* its place in the order of 1 below */
+  uint32_t left;  /* of its min, when its turn came */
+  bool is_capped; /* its budget was spent before it had its min */
 };
 
 /* shares[n], of the claims in the order of their submission:

@@ -9,6 +9,7 @@
 #include "server/coordinator/state/seat.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
+#include "server/coordinator/state/tenant.h"
 
 /* Workers of one kind, of so many executors: of `members` of them a team is made, each at a position of its
    own. What crosses between their stages is in layouts that only workers of the kind share, whether or not
@@ -48,7 +49,7 @@ uint32_t coordinator_team_size(const struct coordinator *coordinator, const stru
   for (int i = 0; i < coordinator->n_members && run->spec->workers->stages > 1; i++) {
     const struct member *member = coordinator->members[i];
     struct lineup lineup;
-    if (member->role != WEIR__ROLE__WORKER)
+    if (member->role != WEIR__ROLE__WORKER || !tenant_shares(run, member))
       continue;
     lineup = lineup_of(run, member);
     least = lineup.members < least ? lineup.members : least;

@@ -116,7 +116,7 @@ static const char *host_of(const struct run *run, const struct seat *seat) {
   const char *collective = run->spec->train->collective;
   bool is_gpu = strncmp(seat->worker->device, "cuda", 4) == 0;
   if (strcmp(collective, "none") == 0 || (strcmp(collective, "nccl") == 0 && !is_gpu) ||
-      !*seat->worker->shm_host || seat->worker->n_seats > 1)
+      !*seat->worker->shm_host || seat->worker->n_seats > 1 || seat->executors < seat->worker->executors)
     return NULL;
   return seat->worker->shm_host;
 }

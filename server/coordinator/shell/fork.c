@@ -18,7 +18,9 @@
 #include "model/stages/cuts.h"
 #include "server/coordinator/messages/info.h"
 #include "server/coordinator/messages/record.h"
+#include "server/coordinator/quotas/quota.h"
 #include "server/coordinator/shell/sweeps.h"
+#include "server/coordinator/state/room.h"
 
 enum { SETTINGS_MAX = 100, NOTES_MAX = 3 };
 
@@ -274,6 +276,16 @@ static int check_model(struct forking *forking) {
   return forking->err.code;
 }
 
+/* Of its parent's tenant, whose it will be. */
+static int check_quota(struct forking *forking) {
+  const Weir__RunRecord *record = forking->record;
+  struct quota_demand demand = {
+      .memory_bytes = room_of_blocks(forking->spec, record->block_elems, (uint32_t)record->n_block_elems)};
+  for (size_t i = 0; forking->manifest && i < forking->manifest->n_blocks; i++)
+    demand.checkpoint_bytes += forking->manifest->blocks[i]->bytes;
+  return quota_admit(forking->shell->core, tenant_or_default(record->tenant), &demand, &forking->err);
+}
+
 static void forking_accept(struct task *task) {
   struct forking *forking = TASK_OWNER(task, struct forking, task);
   struct coordinator_service *shell = forking->shell;
@@ -290,6 +302,8 @@ static void forking_accept(struct task *task) {
                   "fork: %d runs wait or run, the most that may: try again when some have ended", LIMIT_RUNS);
   else if (coordinator_run_model(shell->core, forking->id)) /* another drew it at the same time */
     rpc_call_fail(forking->call, ERR_BUSY, "fork: the id %s was just given away: try again", forking->id);
+  else if (check_quota(forking))
+    rpc_call_finish(forking->call, &forking->err);
   else
     run_queue(forking);
   forking_free(forking);
@@ -356,6 +370,7 @@ static void run_queue(struct forking *forking) {
   Weir__CheckpointInfo info;
   struct run_inheritance inheritance = {&forking->plan, record->reference, NULL};
   struct run_submission submission = {.id = forking->id,
+                                      .tenant = record->tenant,
                                       .spec = forking->spec,
                                       .model_bytes = record->model_bytes,
                                       .model_sha256 = record->model_sha256,
@@ -401,6 +416,7 @@ static void adopt(Weir__Manifest *own, const struct fork_base *base, const Weir_
   else if (!own->layout_spec)
     own->layout_spec = own->spec;
   own->run = record->run;
+  own->tenant = record->tenant;
   own->spec = record->spec;
   own->plan = record->plan;
   own->incarnation = record->incarnation;

@@ -26,15 +26,13 @@ static void fork_await(struct coordinator_service *shell, struct rpc_call *call,
 static bool fork_pick(struct coordinator_service *shell, const char *parent, const uint64_t *wanted,
                       struct fork_point *point, struct err *err);
 
-static void fork_run(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
-  const Weir__ForkRequest *request = message;
-  const char *parent = shell_find_run(shell, call, request->run);
+static void fork_run(struct coordinator_service *shell, struct rpc_call *call, const struct asked *asked) {
+  const Weir__ForkRequest *request = asked->message;
+  const char *parent = asked->run;
   const uint64_t *wanted = request->has_step ? &request->step : NULL;
   struct fork_point point;
   struct err err = ERR_NONE;
   uint64_t step = 0;
-  if (!parent)
-    return;
   if (coordinator_checkpoint_is_coming(shell->core, parent, wanted, &step))
     fork_await(shell, call, request, parent, step);
   else if (wanted && coordinator_plan_is_to_come(shell->core, parent))

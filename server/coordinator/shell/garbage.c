@@ -5,6 +5,7 @@
 
 #include "common/base/log.h"
 #include "common/base/message.h"
+#include "server/coordinator/messages/info.h"
 #include "server/coordinator/shell/sweeps.h"
 
 enum { REFILL_RETRY_MS = 1000 };
@@ -25,8 +26,9 @@ struct garbage_job {
   struct rpc_call *call;
   char **runs; /* to delete first; whole ids once they are found */
   int n_runs, n_deleted;
-  char *sweep;   /* to delete with them, which may be gone; NULL: none */
-  int n_records; /* of its log */
+  struct viewer viewer; /* who asks */
+  char *sweep;          /* to delete with them, which may be gone; NULL: none */
+  int n_records;        /* of its log */
   Weir__CollectGarbageReply reply;
   struct err err;
 };
@@ -105,19 +107,28 @@ static void refill_done(struct task *task) {
 static void garbage_start(const struct garbage_job *wanted) {
   struct garbage_job *job = mem_new(sizeof *job);
   *job = *wanted;
+  weir__collect_garbage_reply__init(&job->reply);
   job->task.run = garbage_job_run;
   task_post(job->shell->jobs, &job->task); /* one a call */
 }
 
+/* Of a name that only the store may know, or another tenant's run, the saves are let alone. */
+static bool knows(struct coordinator_service *shell, const struct viewer *viewer, const char *run) {
+  struct err err = ERR_NONE;
+  const char *id;
+  return coordinator_find_run(shell->core, viewer, run, &id, &err) == 0;
+}
+
 void shell_collect_all(struct coordinator_service *shell) {
-  garbage_start(&(struct garbage_job){.shell = shell});
+  garbage_start(&(struct garbage_job){.shell = shell, .viewer = viewer_of_all});
 }
 
 void shell_collect_sweep(struct coordinator_service *shell, struct rpc_call *call,
-                         struct shell_sweep *sweep) {
+                         const struct viewer *viewer, struct shell_sweep *sweep) {
   const uint32_t repeats = sweep->sweep->spec->repeats;
   struct garbage_job job = {.shell = shell,
                             .call = call,
+                            .viewer = *viewer,
                             .runs = mem_new((size_t)sweep->n_runs * sizeof *job.runs + 1),
                             .n_runs = sweep->n_runs,
                             .sweep = mem_strdup(sweep->id),
@@ -130,9 +141,13 @@ void shell_collect_sweep(struct coordinator_service *shell, struct rpc_call *cal
   garbage_start(&job);
 }
 
-void shell_collect_garbage(struct coordinator_service *shell, struct rpc_call *call, char **runs,
-                           int n_runs) {
-  garbage_start(&(struct garbage_job){.shell = shell, .call = call, .runs = runs, .n_runs = n_runs});
+void shell_collect_garbage(struct coordinator_service *shell, struct rpc_call *call,
+                           const struct viewer *viewer, char **runs, int n_runs) {
+  for (int i = 0; i < n_runs; i++)
+    if (knows(shell, viewer, runs[i]))
+      shell_saves_deleting(shell, runs[i]);
+  garbage_start(
+      &(struct garbage_job){.shell = shell, .call = call, .viewer = *viewer, .runs = runs, .n_runs = n_runs});
 }
 
 /* The references are counted anew: a collection is rare, and what it deletes is lost. */
@@ -147,16 +162,30 @@ static void garbage_job_run(struct task *task) {
     job->n_deleted += delete_run(job, &job->runs[i]) == 0;
   if (job->sweep && !job->err.code)
     delete_sweep(job);
-  if (!job->err.code) {
+  if (!job->err.code && job->viewer.sees_all) { /* what nothing refers to is nobody's */
     block_refs_free(shell->refs);
     shell->refs = NULL;
     if (shell_has_refs(shell, &job->err) &&
         checkpoint_delete_orphans(shell->store, shell->refs, &guard, &job->err) == 0)
       checkpoint_sweep(shell->store, shell->refs, &job->reply, &job->err);
-    job->reply.runs = (uint64_t)job->n_deleted;
   }
+  job->reply.runs = (uint64_t)job->n_deleted;
   job->task.run = garbage_done;
   task_post(shell->event_loop, &job->task);
+}
+
+/* Those who do not see all tenants name a run that the coordinator has forgotten by its whole id, and learn
+   nothing of others. */
+static int find_stored(struct garbage_job *job, const char *run, Weir__RunRecord **record) {
+  int rc = checkpoint_find_run(job->shell->store, run, record, &job->err);
+  bool is_seen = rc == 0 && strcmp((*record)->run, run) == 0 &&
+                 viewer_sees(&job->viewer, tenant_or_default((*record)->tenant));
+  bool is_own = is_seen || (rc == ERR_CORRUPT && job->sweep); /* that of its trial */
+  if (job->viewer.sees_all || is_own || err_is_retryable(job->err.code))
+    return rc;
+  message_free(*record);
+  *record = NULL;
+  return err_set(&job->err, ERR_NOT_FOUND, "no run '%.100s' in the store", run);
 }
 
 static int delete_run(struct garbage_job *job, char **run) {
@@ -164,7 +193,7 @@ static int delete_run(struct garbage_job *job, char **run) {
   char term[LEASE_TERM_SIZE];
   struct store_record guard = lease_guard(shell->term, term);
   Weir__RunRecord *record;
-  int rc = checkpoint_find_run(shell->store, *run, &record, &job->err);
+  int rc = find_stored(job, *run, &record);
   if (!rc) {
     free(*run);
     *run = mem_strdup(record->run);
@@ -213,7 +242,8 @@ static void garbage_done(struct task *task) {
     bool is_deleted = i < job->n_deleted;
     if (is_deleted)
       shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_FORGOTTEN, .run = job->runs[i]});
-    shell_saves_deleted(shell, job->runs[i], is_deleted);
+    if (is_deleted || knows(shell, &job->viewer, job->runs[i]))
+      shell_saves_deleted(shell, job->runs[i], is_deleted);
     free(job->runs[i]);
   }
   if (job->sweep)

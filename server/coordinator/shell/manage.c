@@ -8,6 +8,7 @@
 #include "common/agree/spec_live.h"
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
+#include "server/coordinator/quotas/quota.h"
 #include "server/coordinator/shell/shell.h"
 
 enum { DAMAGE_LINES_MAX = 100, STEPS_SHOWN = 20, COLLECTED_RUNS_MAX = 1000, SETTINGS_MAX = 100 };
@@ -62,43 +63,30 @@ static const char *state_text(Weir__RunState state) {
   }
 }
 
-/* NULL: the call has failed. */
-static const char *run_of(struct coordinator_service *shell, struct rpc_call *call, const char *prefix,
-                          Weir__RunInfo *info) {
-  const char *id = shell_find_run(shell, call, prefix);
-  if (id)
-    CHECK(coordinator_run_info(shell->core, id, shell_now_ms(), info));
-  return id;
-}
-
-static void run_cancel(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
-  const Weir__RunRequest *request = message;
-  const char *id = shell_find_run(shell, call, request->run);
-  if (id)
-    shell_wish(shell, call, id, &(struct coordinator_event){.kind = EVENT_RUN_CANCELLED, .run = id});
+static void run_cancel(struct coordinator_service *shell, struct rpc_call *call, const struct asked *asked) {
+  shell_wish(shell, call, asked->run,
+             &(struct coordinator_event){.kind = EVENT_RUN_CANCELLED, .run = asked->run});
 }
 
 /* Carries out an event that ends the run or lets it rest, if its state allows that. */
-static void run_end(struct coordinator_service *shell, struct rpc_call *call, const Weir__RunRequest *request,
+static void run_end(struct coordinator_service *shell, struct rpc_call *call, const char *id,
                     int (*allowed)(const Weir__RunInfo *info, struct err *err),
                     enum coordinator_event_kind kind) {
   Weir__RunInfo info;
   struct err err = ERR_NONE;
-  const char *id = run_of(shell, call, request->run, &info);
-  if (!id)
-    return;
+  CHECK(coordinator_run_info(shell->core, id, shell_now_ms(), &info));
   if (allowed(&info, &err))
     rpc_call_finish(call, &err);
   else
     shell_wish(shell, call, id, &(struct coordinator_event){.kind = kind, .run = id});
 }
 
-static void pause_run(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
-  run_end(shell, call, message, pause_allowed, EVENT_RUN_PAUSED);
+static void pause_run(struct coordinator_service *shell, struct rpc_call *call, const struct asked *asked) {
+  run_end(shell, call, asked->run, pause_allowed, EVENT_RUN_PAUSED);
 }
 
-static void stop_run(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
-  run_end(shell, call, message, stop_allowed, EVENT_RUN_STOP);
+static void stop_run(struct coordinator_service *shell, struct rpc_call *call, const struct asked *asked) {
+  run_end(shell, call, asked->run, stop_allowed, EVENT_RUN_STOP);
 }
 
 static int stop_allowed(const Weir__RunInfo *info, struct err *err) {
@@ -138,15 +126,14 @@ static int pause_allowed(const Weir__RunInfo *info, struct err *err) {
   }
 }
 
-static void resume_run(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
-  const Weir__ResumeRequest *request = message;
+static void resume_run(struct coordinator_service *shell, struct rpc_call *call, const struct asked *asked) {
+  const Weir__ResumeRequest *request = asked->message;
   struct coordinator_event event = {.kind = EVENT_RUN_RESUMED};
   Weir__RunInfo info;
   struct err err = ERR_NONE;
-  const char *id = run_of(shell, call, request->run, &info);
+  const char *id = asked->run;
   const uint64_t *wanted = request->has_step ? &request->step : NULL;
-  if (!id)
-    return;
+  CHECK(coordinator_run_info(shell->core, id, shell_now_ms(), &info));
   if (wanted && *wanted == 0) /* the start, which is its base of a fork */
     wanted = &info.parent_step;
   if (shell_saves_is_deleting(shell, id))
@@ -158,6 +145,10 @@ static void resume_run(struct coordinator_service *shell, struct rpc_call *call,
            !info.parent_step)
     err = ERR_NONE; /* without a checkpoint from the start */
   if (err.code) {
+    rpc_call_finish(call, &err);
+    return;
+  }
+  if (quota_admit_again(shell->core, id, &err)) {
     rpc_call_finish(call, &err);
     return;
   }
@@ -187,15 +178,14 @@ static int resume_allowed(const Weir__RunInfo *info, struct err *err) {
   }
 }
 
-static void set_run(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
-  const Weir__SetRequest *request = message;
+static void set_run(struct coordinator_service *shell, struct rpc_call *call, const struct asked *asked) {
+  const Weir__SetRequest *request = asked->message;
   struct coordinator_event event = {.kind = EVENT_RUN_SET};
   Weir__RunInfo info;
   Weir__RunSpec *spec;
   struct err err = ERR_NONE;
-  const char *id = run_of(shell, call, request->run, &info);
-  if (!id)
-    return;
+  const char *id = asked->run;
+  CHECK(coordinator_run_info(shell->core, id, shell_now_ms(), &info));
   spec = spec_copy(coordinator_run_spec(shell->core, id));
   if (coordinator_run_is_over(shell->core, id))
     err_set(&err, ERR_INVALID, "run '%s' %s: there is nothing to set", id, state_text(info.state));
@@ -268,30 +258,25 @@ static void unknown_step(const Weir__ListCheckpointsReply *known, uint64_t wante
           wanted, steps);
 }
 
-static void list_checkpoints(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
-  const Weir__RunRequest *request = message;
-  const char *id = shell_find_run(shell, call, request->run);
+static void list_checkpoints(struct coordinator_service *shell, struct rpc_call *call,
+                             const struct asked *asked) {
   Weir__ListCheckpointsReply reply;
   struct arena arena;
-  if (!id)
-    return;
   arena_init(&arena);
-  CHECK(coordinator_list_checkpoints(shell->core, id, &arena, &reply));
+  CHECK(coordinator_list_checkpoints(shell->core, asked->run, &arena, &reply));
   rpc_call_reply(call, &reply, NULL);
   arena_fini(&arena);
 }
 
 static void checkpoints_verify(struct coordinator_service *shell, struct rpc_call *call,
-                               const void *message) {
-  const Weir__VerifyRequest *request = message;
-  const char *id = shell_find_run(shell, call, request->run);
+                               const struct asked *asked) {
+  const Weir__VerifyRequest *request = asked->message;
+  const char *id = asked->run;
   struct verification *verification;
   Weir__ListCheckpointsReply known;
   struct err err = ERR_NONE;
   struct arena arena;
   uint64_t step;
-  if (!id)
-    return;
   if (!shell_pick_checkpoint(shell, id, request->has_step ? &request->step : NULL, &step, &err)) {
     rpc_call_finish(call, &err);
     return;
@@ -366,10 +351,11 @@ static int verify_step(const struct verification *verification, uint64_t step, s
 }
 
 /* The id of a run to delete, which is over, or a name that only the store may know. NULL: refused. */
-static char *run_to_delete(struct coordinator_service *shell, const char *prefix, struct err *err) {
+static char *run_to_delete(struct coordinator_service *shell, const struct viewer *viewer, const char *prefix,
+                           struct err *err) {
   Weir__RunInfo info;
   const char *id;
-  int rc = coordinator_find_run(shell->core, prefix, &id, err);
+  int rc = coordinator_find_run(shell->core, viewer, prefix, &id, err);
   if (rc == ERR_NOT_FOUND) {
     *err = ERR_NONE;
     return mem_strdup(prefix);
@@ -384,8 +370,9 @@ static char *run_to_delete(struct coordinator_service *shell, const char *prefix
   return NULL;
 }
 
-static void collect_garbage(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
-  const Weir__CollectGarbageRequest *request = message;
+static void collect_garbage(struct coordinator_service *shell, struct rpc_call *call,
+                            const struct asked *asked) {
+  const Weir__CollectGarbageRequest *request = asked->message;
   struct err err = ERR_NONE;
   char **runs;
   int n = 0;
@@ -395,12 +382,10 @@ static void collect_garbage(struct coordinator_service *shell, struct rpc_call *
   }
   runs = mem_new(request->n_runs * sizeof *runs);
   for (size_t i = 0; i < request->n_runs && !err.code; i++)
-    if ((runs[n] = run_to_delete(shell, request->runs[i], &err)))
+    if ((runs[n] = run_to_delete(shell, &asked->viewer, request->runs[i], &err)))
       n++;
   if (!err.code) {
-    for (int i = 0; i < n; i++)
-      shell_saves_deleting(shell, runs[i]);
-    shell_collect_garbage(shell, call, runs, n);
+    shell_collect_garbage(shell, call, &asked->viewer, runs, n);
     return;
   }
   rpc_call_finish(call, &err);

@@ -387,7 +387,7 @@ static void run_undo(struct coordinator_service *shell, const char *run) {
   shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_CANCELLED, .run = id});
   shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_FORGOTTEN, .run = id});
   saved_run_forget(shell, shell_find_saved(shell, id));
-  shell_collect_garbage(shell, NULL, runs, 1);
+  shell_collect_garbage(shell, NULL, &viewer_of_all, runs, 1);
   free(id);
 }
 

@@ -26,6 +26,7 @@ struct coordinator_service *coordinator_service_new(const struct coordinator_ser
   struct coordinator_service *shell = mem_new(sizeof *shell);
   shell->options = *options;
   shell->store = options->store;
+  pthread_mutex_init(&shell->uploads_lock, NULL);
   memcpy(shell->training, training_methods, sizeof training_methods);
   shell->training[0].idle_ms = options->upload_idle_ms ? options->upload_idle_ms : LIMIT_UPLOAD_IDLE_MS;
   shell->services[0] = (struct rpc_service){shell->training, TRAINING_METHODS, shell};
@@ -99,6 +100,7 @@ void coordinator_service_free(struct coordinator_service *shell) {
   coordinator_actions_fini(&shell->actions);
   coordinator_free(shell->core);
   shell_lead_fini(shell);
+  pthread_mutex_destroy(&shell->uploads_lock);
   free(shell);
 }
 
@@ -222,15 +224,6 @@ void shell_release_model(struct coordinator_service *shell, const char *run) {
   free(model->run);
   free(model->key);
   free(model);
-}
-
-const char *shell_find_run(struct coordinator_service *shell, struct rpc_call *call, const char *prefix) {
-  struct err err = ERR_NONE;
-  const char *id;
-  if (coordinator_find_run(shell->core, prefix, &id, &err) == 0)
-    return id;
-  rpc_call_finish(call, &err);
-  return NULL;
 }
 
 static const struct rpc_method training_methods[TRAINING_METHODS] = {

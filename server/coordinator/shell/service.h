@@ -8,6 +8,7 @@
 #include "storage/store.h"
 
 struct coordinator_service;
+struct quotas;
 
 struct coordinator_service_options {
   struct store *store;          /* outlives the role */
@@ -16,6 +17,7 @@ struct coordinator_service_options {
   int follow_ms;                /* a worker that follows a run for longer is named; 0: 30000 */
   int upload_idle_ms;           /* how long a submission may be silent before all of it has come; 0: 30000 */
   int upload_slow_ms;           /* how long it may be slow; 0: 60000 */
+  const struct quotas *quotas;  /* of tenants; outlives the role; NULL: none */
   struct rpc_security security; /* members' addresses must be allowed by it; clients are told */
   int lease_ms;                 /* how long a leader may be silent before another takes over; 0: 3000 */
   /* We lead from now on, and members and clients are answered. On a thread of the role; may be NULL. */

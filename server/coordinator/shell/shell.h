@@ -7,6 +7,7 @@
    service.c   begins, ends, carries out the core's actions
    lead.c      begins to lead and ceases to
    members.c   speaks with members
+   ask.c       finds out what calls ask about, and who may
    training.c  answers questions
    manage.c    does what people ask of runs and their checkpoints
    wishes.c    answers calls that change runs, once the store has it
@@ -33,6 +34,7 @@
 #include "server/coordinator/shell/service.h"
 #include "server/coordinator/shell/stored_runs.h"
 #include "server/coordinator/shell/tasks.h"
+#include "server/coordinator/state/tenant.h"
 #include "storage/checkpoint/checkpoint.h"
 #include "storage/identity.h"
 
@@ -45,6 +47,7 @@ struct piece_hold;
 struct members_save;
 struct saved_run;
 struct shell_sweep;
+struct upload;
 
 enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 26, RUN_ID_SIZE = 128 };
 
@@ -73,10 +76,12 @@ struct coordinator_service {
   struct sender *sender;
   struct lease *lease; /* NULL before coordinator_service_lead */
   struct standing standing;
-  uint64_t links_seen;  /* atomic: keys of members */
-  uint32_t uploads;     /* atomic: in progress */
-  uint32_t piece_calls; /* atomic: whose pieces the clients have not read */
-  bool is_ending;       /* atomic: threads are to drop what takes long */
+  uint64_t links_seen; /* atomic: keys of members */
+  uint32_t uploads;    /* atomic: in progress */
+  pthread_mutex_t uploads_lock;
+  struct upload *uploads_list; /* under uploads_lock */
+  uint32_t piece_calls;        /* atomic: whose pieces the clients have not read */
+  bool is_ending;              /* atomic: threads are to drop what takes long */
 
   /* set by the event loop before the first job that reads it */
   uint64_t term;
@@ -121,8 +126,6 @@ void shell_keep_model(struct coordinator_service *shell, const char *run, const 
 /* Likewise, if another has one of this key. False: none has. */
 bool shell_share_model(struct coordinator_service *shell, const char *run, const char *key);
 void shell_release_model(struct coordinator_service *shell, const char *run);
-/* Finds the run that a request names, or fails the call. NULL: failed. */
-const char *shell_find_run(struct coordinator_service *shell, struct rpc_call *call, const char *prefix);
 
 /* lead.c */
 void shell_lead_init(struct coordinator_service *shell);
@@ -168,9 +171,23 @@ void shell_fork_on_message(struct rpc_call *call, const void *message, struct rp
 void shell_forks_turn(struct coordinator_service *shell, uint64_t now_ms); /* those that waited go on */
 void shell_close_forks(struct coordinator_service *shell, const char *why);
 
-/* training.c: one message, answered by the event loop if we lead */
-typedef void answer_function(struct coordinator_service *shell, struct rpc_call *call, const void *message);
+/* ask.c */
+/* One message, and what it is about. Event loop; good for the call of its answer_function. */
+struct asked {
+  const void *message;
+  struct viewer viewer; /* who asks */
+  const char *run;      /* whole id of the run that the message's `run` names; NULL: it has no such field */
+  struct shell_sweep *sweep; /* likewise, of its `sweep` */
+};
+typedef void answer_function(struct coordinator_service *shell, struct rpc_call *call,
+                             const struct asked *asked);
+/* Has it answered by the event loop, if we lead. What its caller may not see is answered NOT_FOUND. */
 void shell_ask(struct rpc_call *call, const void *message, struct rpc_bytes *bytes, answer_function *answer);
+struct viewer shell_viewer(const struct rpc_call *call); /* any thread, while the call is there */
+/* Event loop: the whole id of the run that the caller names, or fails the call. NULL: failed. */
+const char *shell_find_run(struct coordinator_service *shell, struct rpc_call *call, const char *prefix);
+
+/* training.c */
 void shell_list_runs_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_get_run_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_list_workers_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
@@ -294,8 +311,10 @@ void shell_collect_all(struct coordinator_service *shell);
 void shell_refill(struct coordinator_service *shell);
 /* Deletes runs (ids, or prefixes of ids that the core does not know; taken) and all else that nothing refers
  * to; answers the call. */
-void shell_collect_garbage(struct coordinator_service *shell, struct rpc_call *call, char **runs, int n_runs);
+void shell_collect_garbage(struct coordinator_service *shell, struct rpc_call *call,
+                           const struct viewer *viewer, char **runs, int n_runs);
 /* The same with a sweep that is over: the runs of its trials, of which some may be gone, then itself. */
-void shell_collect_sweep(struct coordinator_service *shell, struct rpc_call *call, struct shell_sweep *sweep);
+void shell_collect_sweep(struct coordinator_service *shell, struct rpc_call *call,
+                         const struct viewer *viewer, struct shell_sweep *sweep);
 
 #endif

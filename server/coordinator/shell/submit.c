@@ -12,15 +12,19 @@
 #include "common/sweep/sweep_spec.h"
 #include "model/model.h"
 #include "server/coordinator/messages/info.h"
+#include "server/coordinator/quotas/quota.h"
 #include "server/coordinator/shell/piece_hold.h"
 #include "server/coordinator/shell/submit.h"
 #include "server/coordinator/shell/sweeps.h"
+#include "server/coordinator/state/room.h"
 
 /* A call's user once its upload went its way or was refused. */
 static char settled;
 
 static struct upload *upload_begin(struct rpc_call *call, const Weir__SubmitRequest *request,
                                    struct err *err);
+static int upload_count(struct upload *upload, struct err *err);
+static void upload_uncount(struct upload *upload);
 static int upload_prepare(struct upload *upload, const Weir__SubmitRequest *request, struct err *err);
 static int upload_add(struct upload *upload, const ProtobufCBinaryData *chunk, struct err *err);
 static void upload_refuse(struct upload *upload, struct rpc_call *call, const struct err *err);
@@ -105,18 +109,45 @@ static struct upload *upload_begin(struct rpc_call *call, const Weir__SubmitRequ
   upload = mem_new(sizeof *upload);
   upload->shell = shell;
   upload->call = call;
+  upload->submitter = shell_viewer(call);
   upload->begin_ns = clock_now_ns();
   upload->has_pieces = request->has_pieces;
   upload->spec = spec_copy(request->spec);
   upload->sweep = request->sweep ? message_copy(request->sweep) : NULL;
   if (__atomic_add_fetch(&shell->uploads, 1, __ATOMIC_RELAXED) > LIMIT_UPLOADS)
     err_set(err, ERR_BUSY, "submit: %d others are being submitted: try again", LIMIT_UPLOADS);
+  else if (upload_count(upload, err))
+    ;
   else if (spec_check(upload->spec, err) || spec_settle_check(upload->spec, err))
     ;
   else
     upload_prepare(upload, request, err);
   rpc_call_set_user(call, upload);
   return upload;
+}
+
+/* Among those of its tenant, from now on and until upload_uncount. */
+static int upload_count(struct upload *upload, struct err *err) {
+  struct coordinator_service *shell = upload->shell;
+  struct quota_use use = {.more = 1};
+  pthread_mutex_lock(&shell->uploads_lock);
+  for (const struct upload *other = shell->uploads_list; other; other = other->next)
+    use.used += strcmp(other->submitter.tenant, upload->submitter.tenant) == 0;
+  upload->next = shell->uploads_list;
+  shell->uploads_list = upload;
+  pthread_mutex_unlock(&shell->uploads_lock);
+  return quota_check(shell->options.quotas, upload->submitter.tenant, QUOTA_UPLOADS, &use, err);
+}
+
+static void upload_uncount(struct upload *upload) {
+  struct coordinator_service *shell = upload->shell;
+  struct upload **at = &shell->uploads_list;
+  pthread_mutex_lock(&shell->uploads_lock);
+  while (*at && *at != upload)
+    at = &(*at)->next;
+  if (*at)
+    *at = upload->next;
+  pthread_mutex_unlock(&shell->uploads_lock);
 }
 
 /* The names of the space's files, which are the sweep's. NULL: it has none. */
@@ -202,6 +233,7 @@ void upload_free(struct upload *upload) {
   if (!upload)
     return;
   __atomic_sub_fetch(&upload->shell->uploads, 1, __ATOMIC_RELAXED);
+  upload_uncount(upload);
   spec_free(upload->spec);
   message_free(upload->sweep);
   for (uint32_t i = 0; i < upload->n_models; i++) {
@@ -306,11 +338,20 @@ int upload_store(struct upload *upload) {
   return upload->err.code;
 }
 
+/* Of servers, and of its tenant's quotas. A sweep's trials begin as quotas allow. */
 static int check_room(struct upload *upload) {
+  const struct upload_model *own = upload->models;
   for (uint32_t i = 0; i < upload->n_models && !upload->err.code; i++)
     coordinator_check_room(upload->shell->core, upload->spec, upload->models[i].block_elems,
                            upload->models[i].n_blocks, &upload->err);
-  return upload->err.code;
+  if (upload->err.code || upload->sweep)
+    return upload->err.code;
+  return quota_admit(
+      upload->shell->core, upload->submitter.tenant,
+      &(struct quota_demand){.memory_bytes = room_of_blocks(upload->spec, own->block_elems, own->n_blocks),
+                             .model = own->sha256,
+                             .model_bytes = own->model->file->size_bytes},
+      &upload->err);
 }
 
 void upload_accept(struct task *task) {
@@ -361,6 +402,7 @@ static void sweep_queue(struct upload *upload) {
     list[i] = &files[i];
   }
   head.sweep = upload->id;
+  head.tenant = upload->submitter.tenant;
   head.spec = upload->sweep;
   head.run_spec = upload->spec;
   head.model_bytes = files->model_bytes;
@@ -385,6 +427,7 @@ static void run_queue(struct upload *upload) {
   struct coordinator_service *shell = upload->shell;
   const struct upload_model *own = upload->models;
   struct run_submission submission = {.id = upload->id,
+                                      .tenant = upload->submitter.tenant,
                                       .spec = upload->spec,
                                       .model_bytes = own->model->file->size_bytes,
                                       .model_sha256 = own->sha256,

@@ -27,6 +27,8 @@ struct upload {
   struct task task;
   struct coordinator_service *shell;
   struct rpc_call *call;
+  struct viewer submitter;
+  struct upload *next; /* in shell->uploads_list */
   Weir__RunSpec *spec;
   Weir__SweepSpec *sweep;      /* NULL: a run is submitted */
   struct upload_model *models; /* [n_models] that of the spec, then those of the sweep's files */

@@ -44,6 +44,14 @@ static void pieces_find(struct task *task) {
   pieces_ask(upload);
 }
 
+/* What another tenant alone has brought is asked for: nobody learns that it is there, or gets at it by its
+   name. */
+static bool is_own(const struct upload *upload, const char *key) {
+  struct block_refs *refs = upload->shell->refs;
+  return upload->submitter.sees_all || !block_refs_are_shared(refs) ||
+         block_refs_has(refs, upload->submitter.tenant, key);
+}
+
 static int find_missing(struct upload *upload) {
   const struct onnx_outline *pieces = &upload->models->model->pieces;
   upload->missing = mem_new(pieces->n_named * sizeof *upload->missing);
@@ -61,7 +69,7 @@ static int find_missing(struct upload *upload) {
     if (store_has_blocks(upload->shell->store, keys, n, has, &upload->err))
       return upload->err.code;
     for (int i = 0; i < n; i++)
-      if (!has[i])
+      if (!has[i] || !is_own(upload, keys[i]))
         upload->missing[upload->n_missing++] = pieces->named[at[i]];
   }
   return 0;

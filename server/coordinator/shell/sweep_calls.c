@@ -10,14 +10,18 @@
 /* Of the trials, and of the records, of one reply, but for the last of each. */
 enum { REPLY_BYTES = 256 * 1024 };
 
-struct shell_sweep *shell_match_sweep(struct coordinator_service *shell, const char *prefix,
-                                      struct err *err) {
+static bool sees_sweep(const struct viewer *viewer, const struct shell_sweep *sweep) {
+  return viewer_sees(viewer, tenant_or_default(sweep->head->tenant));
+}
+
+struct shell_sweep *shell_match_sweep(struct coordinator_service *shell, const struct viewer *viewer,
+                                      const char *prefix, struct err *err) {
   struct shell_sweep *found = NULL;
   char matches[512] = "";
   int n = 0;
   for (struct shell_sweep *sweep = shell->sweeps; sweep; sweep = sweep->next) {
     size_t length = strlen(matches);
-    if (sweep->is_refused || strncmp(sweep->id, prefix, strlen(prefix)) != 0)
+    if (sweep->is_refused || !sees_sweep(viewer, sweep) || strncmp(sweep->id, prefix, strlen(prefix)) != 0)
       continue;
     found = sweep;
     n++;
@@ -34,16 +38,6 @@ struct shell_sweep *shell_match_sweep(struct coordinator_service *shell, const c
   else
     err_set(err, ERR_INVALID, "sweep '%.100s' is ambiguous: it may be %s", prefix, matches);
   return NULL;
-}
-
-/* The sweep that a request names, or fails the call. NULL: failed. */
-static struct shell_sweep *find_sweep(struct coordinator_service *shell, struct rpc_call *call,
-                                      const char *prefix) {
-  struct err err = ERR_NONE;
-  struct shell_sweep *found = shell_match_sweep(shell, prefix, &err);
-  if (!found)
-    rpc_call_finish(call, &err);
-  return found;
 }
 
 static void add_others(const struct sweep *sweep, const struct sweep_trial *trial, struct arena *arena,
@@ -107,11 +101,14 @@ static void info_fill(const struct shell_sweep *of, struct arena *arena, Weir__S
   weir__sweep_info__init(info);
   info->sweep = of->id;
   info->name = sweep->spec->name;
+  info->tenant = (char *)tenant_or_default(of->head->tenant);
   info->end = sweep_has_ended(of) ? sweep->end : (char *)"";
   if (of->n_written < of->n_log)
     info->message = (char *)"waits for the store";
   else if (trouble)
     info->message = trouble;
+  else if (*of->quota)
+    info->message = arena_strdup(arena, of->quota);
   if (of->kind) {
     info->worker_fingerprint = of->kind->fingerprint;
     info->server_fingerprint = of->kind->server_fingerprint;
@@ -269,14 +266,13 @@ void shell_reply_sweep(struct coordinator_service *shell, struct rpc_call *call,
   arena_fini(&arena);
 }
 
-static void list_sweeps(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
+static void list_sweeps(struct coordinator_service *shell, struct rpc_call *call, const struct asked *asked) {
   Weir__ListSweepsReply reply = WEIR__LIST_SWEEPS_REPLY__INIT;
   struct arena arena;
   int capacity = 0;
-  (void)message;
   arena_init(&arena);
   for (struct shell_sweep *sweep = shell->sweeps; sweep; sweep = sweep->next) {
-    if (sweep->is_refused)
+    if (sweep->is_refused || !sees_sweep(&asked->viewer, sweep))
       continue;
     array_reserve((void **)&reply.sweeps, &capacity, (int)reply.n_sweeps, sizeof *reply.sweeps);
     reply.sweeps[reply.n_sweeps] = arena_new(&arena, sizeof **reply.sweeps);
@@ -287,32 +283,22 @@ static void list_sweeps(struct coordinator_service *shell, struct rpc_call *call
   arena_fini(&arena);
 }
 
-static void get_sweep(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
-  const Weir__GetSweepRequest *request = message;
-  const struct shell_sweep *sweep = find_sweep(shell, call, request->sweep);
-  if (sweep)
-    shell_reply_sweep(shell, call, sweep, request);
+static void get_sweep(struct coordinator_service *shell, struct rpc_call *call, const struct asked *asked) {
+  shell_reply_sweep(shell, call, asked->sweep, asked->message);
 }
 
-static void stop_sweep(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
-  const Weir__SweepRequest *request = message;
-  struct shell_sweep *sweep = find_sweep(shell, call, request->sweep);
-  if (sweep)
-    shell_wish_end(shell, call, sweep, "it was stopped");
+static void stop_sweep(struct coordinator_service *shell, struct rpc_call *call, const struct asked *asked) {
+  shell_wish_end(shell, call, asked->sweep, "it was stopped");
 }
 
-static void extend_sweep(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
-  const Weir__ExtendSweepRequest *request = message;
-  struct shell_sweep *sweep = find_sweep(shell, call, request->sweep);
-  if (sweep)
-    shell_wish_extension(shell, call, sweep, request);
+static void extend_sweep(struct coordinator_service *shell, struct rpc_call *call,
+                         const struct asked *asked) {
+  shell_wish_extension(shell, call, asked->sweep, asked->message);
 }
 
-static void delete_sweep(struct coordinator_service *shell, struct rpc_call *call, const void *message) {
-  const Weir__SweepRequest *request = message;
-  struct shell_sweep *sweep = find_sweep(shell, call, request->sweep);
-  if (!sweep)
-    return;
+static void delete_sweep(struct coordinator_service *shell, struct rpc_call *call,
+                         const struct asked *asked) {
+  struct shell_sweep *sweep = asked->sweep;
   if (sweep->is_deleting)
     rpc_call_fail(call, ERR_BUSY, "sweep '%s' is being deleted", sweep->id);
   else if (!sweep->sweep->end)
@@ -320,7 +306,7 @@ static void delete_sweep(struct coordinator_service *shell, struct rpc_call *cal
   else if (!sweep->is_settled || sweep->is_saving)
     rpc_call_fail(call, ERR_BUSY, "the runs of sweep '%s' are ending: try again", sweep->id);
   else
-    shell_collect_sweep(shell, call, sweep);
+    shell_collect_sweep(shell, call, &asked->viewer, sweep);
 }
 
 void shell_list_sweeps_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {

@@ -2,6 +2,7 @@
    and the trial's number, so that nothing is made twice. A trial has as many runs as the sweep has repeats.
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "common/agree/spec.h"
@@ -9,7 +10,9 @@
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "server/coordinator/messages/info.h"
+#include "server/coordinator/quotas/quota.h"
 #include "server/coordinator/shell/sweeps.h"
+#include "server/coordinator/state/room.h"
 
 static void trial_drive(struct coordinator_service *shell, struct shell_sweep *sweep,
                         const struct sweep_trial *trial, uint32_t repeat);
@@ -47,6 +50,7 @@ static bool is_to_end(const struct sweep *sweep, const struct sweep_trial *trial
 bool shell_sweep_act(struct coordinator_service *shell, struct shell_sweep *sweep) {
   const uint32_t repeats = sweep->sweep->spec->repeats;
   bool is_done = true;
+  sweep->quota[0] = '\0';
   for (int i = 0; i < sweep->n_runs && !shell->is_stopping; i++) {
     const struct sweep_trial *trial = &sweep->sweep->trials[(uint32_t)i / repeats];
     const uint32_t repeat = (uint32_t)i % repeats;
@@ -63,6 +67,18 @@ bool shell_sweep_act(struct coordinator_service *shell, struct shell_sweep *swee
   return is_done;
 }
 
+/* Whether its tenant may have no further trial now. */
+static bool is_over_quota(struct coordinator_service *shell, struct shell_sweep *sweep) {
+  const Weir__SweepHead *head = sweep->head;
+  const struct quota_demand demand = {
+      .memory_bytes = room_of_blocks(head->run_spec, head->block_elems, (uint32_t)head->n_block_elems)};
+  struct err err = ERR_NONE;
+  if (quota_admit(shell->core, tenant_or_default(head->tenant), &demand, &err) == 0)
+    return false;
+  snprintf(sweep->quota, sizeof sweep->quota, "%.*s", (int)sizeof sweep->quota - 1, err.text);
+  return true;
+}
+
 static void trial_drive(struct coordinator_service *shell, struct shell_sweep *sweep,
                         const struct sweep_trial *trial, uint32_t repeat) {
   const struct trial_run *run = sweep_run(sweep, trial, repeat);
@@ -73,7 +89,8 @@ static void trial_drive(struct coordinator_service *shell, struct shell_sweep *s
     trial_go_on(shell, sweep, trial, repeat);
   } else if (run->may_be_stored) {
     run_seek(shell, sweep, trial->number, repeat);
-  } else if (coordinator_live_runs(shell->core) >= LIMIT_RUNS || run->is_forking) {
+  } else if (coordinator_live_runs(shell->core) >= LIMIT_RUNS || run->is_forking ||
+             is_over_quota(shell, sweep)) {
     ; /* at a later tick */
   } else if (run->is_refused || sweep_repeat_spec(sweep->sweep, trial, repeat, &spec, &err)) {
     if (err.code)
@@ -106,6 +123,7 @@ static void trial_begin(struct coordinator_service *shell, struct shell_sweep *s
   const struct live_model *live = sweep_find_model(shell, sweep, which);
   char *id = sweep_run_id(sweep, trial->number, repeat);
   struct run_submission submission = {.id = id,
+                                      .tenant = sweep->head->tenant,
                                       .spec = spec,
                                       .model_bytes = model.model_bytes,
                                       .model_sha256 = model.model_sha256,

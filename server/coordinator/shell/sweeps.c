@@ -53,10 +53,12 @@ static void record_take(struct shell_sweep *sweep, Weir__SweepRecord *record) {
   sweep_add(sweep, record);
 }
 
-/* The whole ids of the sweeps that a spec names. */
-static int find_others(struct coordinator_service *shell, Weir__SweepSpec *spec, struct err *err) {
+/* The whole ids of the sweeps that a spec names, which must be of the same tenant. */
+static int find_others(struct coordinator_service *shell, Weir__SweepHead *head, struct err *err) {
+  const struct viewer viewer = viewer_of_tenant(tenant_or_default(head->tenant));
+  Weir__SweepSpec *spec = head->spec;
   for (size_t i = 0; i < spec->n_from; i++) {
-    const struct shell_sweep *other = shell_match_sweep(shell, spec->from[i], err);
+    const struct shell_sweep *other = shell_match_sweep(shell, &viewer, spec->from[i], err);
     if (!other) {
       err->code = ERR_INVALID; /* in the spec */
       return err_prefix(err, "from");
@@ -118,7 +120,7 @@ void shell_sweep_begin(struct coordinator_service *shell, struct rpc_call *call,
   Weir__SweepHead *copy = message_copy(head);
   struct shell_sweep *sweep;
   struct err err = ERR_NONE;
-  if (find_others(shell, copy->spec, &err) || sweep_open(copy, &sweep, &err)) {
+  if (find_others(shell, copy, &err) || sweep_open(copy, &sweep, &err)) {
     rpc_call_finish(call, &err);
     message_free(copy);
     return;

@@ -43,14 +43,17 @@ struct shell_sweep {
   Weir__SweepRecord *extension; /* to be applied once `searching` is done; NULL: none */
   int n_extended;               /* records of the log up to the last extension */
   bool is_deleting;
+  char quota[256];            /* which quota of its tenant keeps trials from beginning; empty: none */
   struct rpc_call *submitter; /* NULL: none waits */
   struct shell_sweep *next;
 };
 
 /* sweeps.c */
 struct shell_sweep *shell_find_sweep(struct coordinator_service *shell, const char *id); /* NULL: none */
-/* The one that an id or a unique prefix of one names. NULL: none, and err says so, NOT_FOUND or INVALID. */
-struct shell_sweep *shell_match_sweep(struct coordinator_service *shell, const char *prefix, struct err *err);
+/* The one that the viewer names by an id or a unique prefix of one. NULL: it sees none, and err says so,
+   NOT_FOUND or INVALID. */
+struct shell_sweep *shell_match_sweep(struct coordinator_service *shell, const struct viewer *viewer,
+                                      const char *prefix, struct err *err);
 /* Of one of a trial's runs; freed by the caller. */
 char *sweep_run_id(const struct shell_sweep *sweep, uint32_t trial, uint32_t repeat);
 struct trial_run *sweep_run(const struct shell_sweep *sweep, const struct sweep_trial *trial,

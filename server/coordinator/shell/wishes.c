@@ -122,8 +122,9 @@ static void answer_sweep(struct coordinator_service *shell, const struct wish *w
 }
 
 static void fail_to_keep(struct coordinator_service *shell, const struct wish *wish) {
+  const char *trouble = coordinator_store_trouble(shell->core);
   rpc_call_fail(wish->call, ERR_UNAVAILABLE, "the store cannot keep that now%s%s: try again",
-                *shell->save_message ? ": " : "", shell->save_message);
+                *trouble ? ": " : "", trouble);
 }
 
 void shell_close_wishes(struct coordinator_service *shell, const char *why) {

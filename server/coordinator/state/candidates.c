@@ -4,6 +4,7 @@
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
+#include "server/coordinator/state/tenant.h"
 
 enum { LEFT_OUT_MS = 10000, CUT_OFF_MS = 60000 };
 
@@ -21,7 +22,11 @@ static bool has_refused(const struct run *run, const struct member *worker) {
 }
 
 bool coordinator_suits(const struct run *run, const struct member *worker) {
-  return !has_refused(run, worker) && coordinator_has_labels(run, worker) &&
+  return !has_refused(run, worker) && coordinator_may_have(run, worker);
+}
+
+bool coordinator_may_have(const struct run *run, const struct member *worker) {
+  return tenant_shares(run, worker) && coordinator_has_labels(run, worker) &&
          coordinator_worker_fits(run, worker);
 }
 

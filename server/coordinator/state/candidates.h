@@ -14,10 +14,12 @@ struct run;
 /* candidates.c */
 /* Whether the worker is free, and suits the run. */
 bool coordinator_may_serve(const struct run *run, const struct member *worker);
-/* Whether the worker has the labels that the run requires, is of the kind of its sweep, and has not refused
-   the run. */
+/* Whether the worker has the labels that the run requires, is of the kind of its sweep and of its tenant or
+   of none, and has not refused the run. */
 bool coordinator_suits(const struct run *run, const struct member *worker);
 bool coordinator_has_labels(const struct run *run, const struct member *worker);
+/* All but that: whether the run could be given the worker if it had not refused it. */
+bool coordinator_may_have(const struct run *run, const struct member *worker);
 struct labels coordinator_required(const struct run *run);
 /* The workers that the run might be given. */
 uint32_t coordinator_count_free(const struct coordinator *coordinator, const struct run *run);
@@ -42,7 +44,8 @@ bool coordinator_worker_fits(const struct run *run, const struct member *worker)
 char *coordinator_worker_mismatch(const struct run *run, const struct member *worker);
 /* Finds out for which sweeps some of the workers are of another kind. */
 void coordinator_find_strangers(struct coordinator *coordinator, struct member *const *workers, int n);
-/* Whether some workers might not do for the run: it requires labels, or there are some of another kind. */
-bool coordinator_is_choosy(const struct run *run);
+/* Whether some workers might not do for the run: it requires labels, or there are some of another kind, or
+   some that are one tenant's. */
+bool coordinator_is_choosy(const struct coordinator *coordinator, const struct run *run);
 
 #endif

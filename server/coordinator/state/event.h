@@ -10,6 +10,8 @@
 #include "store.pb-c.h"
 #include "training.pb-c.h"
 
+struct viewer;
+
 /* Where a run begins that does not begin with its model. */
 struct run_origin {
   const char *parent; /* the run that it was forked from, whose id it is; "": none */
@@ -39,6 +41,7 @@ struct based_run {
 /* A run that was checked and may be queued. Everything is copied. */
 struct run_submission {
   const char *id;            /* not in use */
+  const char *tenant;        /* whose it is; NULL or "": the default one's */
   const Weir__RunSpec *spec; /* passed spec_check */
   uint64_t model_bytes;
   const char *model_sha256;
@@ -143,9 +146,12 @@ struct coordinator_event {
       const Weir__SweepKind *kind; /* NULL: it is forgotten */
     } sweep_kind;
     const Weir__Members *members; /* MEMBERS_RESTORED */
-    const char *readmitted;       /* WORKER_READMITTED: as of coordinator_find_quarantine */
-    const char *drained;          /* MEMBER_DRAINED: an id; unknown ones are ignored */
-    const char *store_message;    /* STORE: empty when it is well */
+    struct {
+      const char *name; /* as of coordinator_find_quarantine */
+      const struct viewer *viewer;
+    } readmitted;
+    const char *drained;       /* MEMBER_DRAINED: an id; unknown ones are ignored */
+    const char *store_message; /* STORE: empty when it is well */
   };
 };
 

@@ -78,7 +78,7 @@ void coordinator_find_strangers(struct coordinator *coordinator, struct member *
     kind->has_strangers = has_strangers(kind, workers, n);
 }
 
-bool coordinator_is_choosy(const struct run *run) {
+bool coordinator_is_choosy(const struct coordinator *coordinator, const struct run *run) {
   const struct sweep_kind *sweep = sweep_kind_of(run);
-  return coordinator_required(run).n > 0 || (sweep && sweep->has_strangers);
+  return coordinator->n_tied > 0 || coordinator_required(run).n > 0 || (sweep && sweep->has_strangers);
 }

@@ -1,6 +1,7 @@
 /* Members: what is known of each. */
 #include "server/coordinator/state/member.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,6 +39,12 @@ const char *coordinator_worker_state_name(const struct member *worker) {
 
 bool coordinator_is_usable(const struct member *worker) {
   return worker->state == WORKER_IDLE || worker->state == WORKER_REFUSED;
+}
+
+void coordinator_member_set_message(struct member *member, char *message, const char *tenant) {
+  free(member->message);
+  member->message = message;
+  snprintf(member->message_of, sizeof member->message_of, "%s", tenant);
 }
 
 void coordinator_member_free(struct member *member) {

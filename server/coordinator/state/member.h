@@ -4,6 +4,7 @@
 
 #include "cluster.pb-c.h"
 #include "common/agree/labels.h"
+#include "common/certs/names.h"
 #include "server/coordinator/state/loaded.h"
 
 struct coordinator;
@@ -22,15 +23,17 @@ struct member {
   char *id;        /* "server-1", "worker-1" */
   uint32_t number; /* N of its id */
   char *host, *address, *device, *fingerprint;
-  char *holder;         /* the URI of its certificate; empty without TLS */
-  char *shm_host;       /* workers: equal for those that can share memory; empty: unknown */
-  struct labels labels; /* workers */
+  char *holder;                /* the URI of its certificate; empty without TLS */
+  char tenant[CERT_WORD_SIZE]; /* workers: whose runs alone it is given; empty: those of all */
+  char *shm_host;              /* workers: equal for those that can share memory; empty: unknown */
+  struct labels labels;        /* workers */
   uint32_t pid, executors;
   uint64_t joined; /* grows from member to member */
   uint64_t joined_ms, heard_ms;
   bool is_fresh; /* its process was no member before */
   char *message; /* why it was refused or is in quarantine; servers: why runs go on without it; else empty */
-  uint64_t left_out_ms; /* servers: since when, if there is a message */
+  char message_of[CERT_WORD_SIZE]; /* the tenant whose run it is about */
+  uint64_t left_out_ms;            /* servers: since when, if there is a message */
   bool is_cut_off; /* servers: left out because workers did not reach it; after a while runs that load may
                       have it */
 
@@ -56,6 +59,8 @@ void coordinator_worker_set_state(struct member *worker, enum worker_state state
 const char *coordinator_worker_state_name(const struct member *worker);
 /* It is not draining, and not in quarantine. */
 bool coordinator_is_usable(const struct member *worker);
+/* What people are told of it, because of a run of that tenant. Takes message. */
+void coordinator_member_set_message(struct member *member, char *message, const char *tenant);
 void coordinator_member_free(struct member *member);
 
 /* N of "server-N" or "worker-N"; 0 if it is no id of ours. */

@@ -6,6 +6,8 @@
 
 #include "common/certs/ticket.h"
 
+struct quotas;
+
 /* So many runs that are over are known, and so many trials of sweeps that are. The store has the others, and
    their sweeps' logs say what became of them. */
 enum { RUNS_KEPT = 1000, TRIALS_KEPT = 1000 };
@@ -18,6 +20,7 @@ struct coordinator_options {
   uint64_t follow_ms; /* a worker that follows a run for longer without catching up is named; 0: workers
                          compute as soon as they have loaded */
   unsigned char secret[TICKET_KEY_BYTES]; /* from which the keys of new runs are derived */
+  const struct quotas *quotas;            /* of tenants; outlives the coordinator; NULL: none */
   const char *store_identity; /* that servers' stores must have; outlives the coordinator; NULL: any */
 };
 

@@ -6,6 +6,7 @@
 
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/state.h"
+#include "server/coordinator/state/tenant.h"
 
 void quarantine_fini(struct quarantine *quarantine) {
   free(quarantine->host);
@@ -14,6 +15,7 @@ void quarantine_fini(struct quarantine *quarantine) {
   free(quarantine->worker);
   free(quarantine->run);
   free(quarantine->reason);
+  free(quarantine->tenant);
 }
 
 static void past_worker_fini(struct past_worker *worker) {
@@ -96,7 +98,8 @@ const struct quarantine *coordinator_quarantine_of(const struct coordinator *coo
   return NULL;
 }
 
-int coordinator_quarantine_find(const struct coordinator *coordinator, const char *name) {
+int coordinator_quarantine_find(const struct coordinator *coordinator, const struct viewer *viewer,
+                                const char *name) {
   const struct quarantines *quarantines = &coordinator->quarantines;
   const struct member *named = NULL;
   for (int i = 0; i < coordinator->n_members; i++)
@@ -108,6 +111,8 @@ int coordinator_quarantine_find(const struct coordinator *coordinator, const cha
     size_t length = strlen(item->host);
     struct worker_identity own = identity_of(item), other = {0};
     bool is_named;
+    if (!viewer_sees_holder(viewer, item->holder))
+      continue;
     if (named)
       other = coordinator_identity(named);
     is_named = named ? coordinator_is_same_device(&own, &other) : strcmp(item->worker, name) == 0;

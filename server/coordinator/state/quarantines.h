@@ -9,6 +9,7 @@
 
 struct coordinator;
 struct member;
+struct viewer;
 
 enum { QUARANTINES_MAX = 1000, PAST_WORKERS_MAX = 1024 }; /* the oldest are forgotten */
 
@@ -17,6 +18,7 @@ struct quarantine {
   char *holder;       /* the URI of its certificate; empty: without TLS, or not known */
   char *worker;       /* its id at the time */
   char *run, *reason; /* the run that found it out, and what it found */
+  char *tenant;       /* whose run that was */
   int64_t since_unix_ms;
 };
 
@@ -52,7 +54,9 @@ void coordinator_worker_past(struct coordinator *coordinator, const struct membe
 const struct quarantine *coordinator_quarantine_of(const struct coordinator *coordinator,
                                                    const struct worker_identity *worker);
 struct worker_identity coordinator_identity(const struct member *worker);
-/* Its index in items, by the id of a worker on it, now or then, or by HOST/DEVICE; -1: none. */
-int coordinator_quarantine_find(const struct coordinator *coordinator, const char *name);
+/* Of those that the viewer sees: its index in items, by the id of a worker on it, now or then, or by
+ * HOST/DEVICE; -1: none. */
+int coordinator_quarantine_find(const struct coordinator *coordinator, const struct viewer *viewer,
+                                const char *name);
 
 #endif

@@ -31,6 +31,13 @@ uint64_t room_of_weights(const Weir__RunSpec *spec, uint64_t weights) {
   return weights * bytes_of_weight(spec);
 }
 
+uint64_t room_of_blocks(const Weir__RunSpec *spec, const uint32_t *block_elems, uint32_t n_blocks) {
+  uint64_t weights = 0;
+  for (uint32_t i = 0; i < n_blocks; i++)
+    weights += block_elems[i];
+  return room_of_weights(spec, weights);
+}
+
 /* The newest version alone. */
 static uint64_t room_of_held(const Weir__RunSpec *spec, uint64_t weights) {
   return weights * sizeof(float) * (1 + kept_values(spec));

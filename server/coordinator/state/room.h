@@ -17,6 +17,9 @@ struct run;
    may go before. */
 uint64_t room_of_weights(const Weir__RunSpec *spec, uint64_t weights);
 
+/* The same of a run of these blocks. */
+uint64_t room_of_blocks(const Weir__RunSpec *spec, const uint32_t *block_elems, uint32_t n_blocks);
+
 /* A server on which there is no room. */
 struct room_lack {
   const struct member *server;

@@ -18,6 +18,7 @@
 #include "server/coordinator/state/room.h"
 #include "server/coordinator/state/state.h"
 #include "server/coordinator/state/sweep_kind.h"
+#include "server/coordinator/state/tenant.h"
 
 enum { MESSAGE_MAX = 1500, LEAD_STEPS = 2, TERM_SHIFT = 32 };
 
@@ -25,8 +26,8 @@ struct run *coordinator_run_new(const struct coordinator *coordinator,
                                 const struct run_submission *submission) {
   struct run *run = mem_new(sizeof *run);
   size_t blocks = submission->n_blocks;
-  uint64_t weights = 0;
   run->id = mem_strdup(submission->id);
+  run->tenant = text_copy_clean(tenant_or_default(submission->tenant), CERT_WORD_MAX);
   ticket_derive_key(coordinator->options.secret, run->id, run->key);
   run->spec = spec_copy(submission->spec);
   run->model_bytes = submission->model_bytes;
@@ -39,9 +40,7 @@ struct run *coordinator_run_new(const struct coordinator *coordinator,
   run->block_elems = mem_new(blocks * sizeof *run->block_elems);
   memcpy(run->block_elems, submission->block_elems, blocks * sizeof *run->block_elems);
   run->owners = mem_new(blocks * sizeof *run->owners);
-  for (uint32_t i = 0; i < run->n_blocks; i++)
-    weights += run->block_elems[i];
-  run->server_bytes = room_of_weights(run->spec, weights);
+  run->server_bytes = room_of_blocks(run->spec, run->block_elems, run->n_blocks);
   run->checkpointing.written = mem_new(blocks * sizeof *run->checkpointing.written);
   run->checkpointing.message = mem_strdup("");
   run->checkpointing.lead = LEAD_STEPS;
@@ -77,6 +76,7 @@ void coordinator_run_free(struct run *run) {
   coordinator_run_free_servers(run);
   spec_free(run->spec);
   free(run->id);
+  free(run->tenant);
   free(run->model_sha256);
   free(run->outline_sha256);
   free(run->origin.parent);

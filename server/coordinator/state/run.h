@@ -65,6 +65,7 @@ struct claim {
   uint32_t whole;     /* of share: as its own */
   uint32_t least;     /* without which it does not begin, or go on */
   uint32_t left;      /* for it, by those that are served before */
+  bool is_capped;     /* its tenant's quota of executors keeps it from having its min */
   uint32_t held;      /* that load or follow it, or compute for it */
   uint32_t owned;     /* of held: as its own */
   uint32_t executors; /* of the workers held: those that are for it */
@@ -76,6 +77,7 @@ struct claim {
 
 struct run {
   char *id;
+  char *tenant;                        /* whose it is */
   unsigned char key[TICKET_KEY_BYTES]; /* by which tickets of the run are made */
   Weir__RunSpec *spec;
   uint64_t model_bytes;

@@ -35,6 +35,8 @@ struct coordinator {
   int n_runs, runs_capacity;
   uint64_t members_seen; /* so far */
   int n_bounded;         /* servers that say what runs may take of their memory */
+  int n_tied;            /* workers that are one tenant's */
+  bool has_tenants;      /* there were runs of several */
   uint32_t servers_seen, workers_seen;
   struct quarantines quarantines;
   uint64_t reissues_seen; /* the highest number of a struct reissue */

@@ -97,6 +97,18 @@ int run_table_admit(struct run_table *table, const char *text, const char *holde
   return err->code;
 }
 
+static int refuse(const char *id, uint64_t incarnation, struct err *err) {
+  return err_set(err, ERR_DENIED, "the call is for run '%.60s' in incarnation %llu, its ticket is not", id,
+                 (unsigned long long)incarnation);
+}
+
+/* Whether the run is there or not: with a ticket of one run nothing is learned of another. */
+static bool is_of_another(const char *text, const char *id) {
+  struct ticket ticket;
+  struct err err;
+  return text && ticket_read(text, &ticket, &err) == 0 && strcmp(ticket.run, id) != 0;
+}
+
 /* What it says was checked when the call was accepted, but the run may have another key by now. */
 static bool is_ticket_for(const char *text, const struct hosted_run *run) {
   struct ticket ticket;
@@ -107,11 +119,14 @@ static bool is_ticket_for(const char *text, const struct hosted_run *run) {
 
 struct hosted_run *run_table_find_for(struct run_table *table, const char *ticket, const char *id,
                                       uint64_t incarnation, struct err *err) {
-  struct hosted_run *run = run_table_find(table, id, incarnation, err);
+  struct hosted_run *run = NULL;
+  if (is_of_another(ticket, id))
+    refuse(id, incarnation, err);
+  else
+    run = run_table_find(table, id, incarnation, err);
   if (!run || !run->tickets.has_key || is_ticket_for(ticket, run))
     return run;
-  err_set(err, ERR_DENIED, "the call is for run '%s' in incarnation %llu, its ticket is not", run->id,
-          (unsigned long long)incarnation);
+  refuse(run->id, incarnation, err);
   hosted_run_put(run);
   return NULL;
 }

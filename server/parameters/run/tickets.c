@@ -39,6 +39,11 @@ static const struct known_ticket *known_locked(struct run_tickets *tickets,
   return known;
 }
 
+int run_tickets_refuse(const struct ticket *ticket, const char *holder, struct err *err) {
+  return err_set(err, ERR_DENIED, "the call's ticket for run '%s' is not one of %s", ticket->run,
+                 *holder ? holder : "its coordinator's");
+}
+
 int run_tickets_check(struct run_tickets *tickets, uint64_t incarnation, const struct ticket *ticket,
                       const char *holder, struct err *err) {
   struct ticket_owner owner = {ticket->run, incarnation, holder, ticket->worker};
@@ -52,8 +57,7 @@ int run_tickets_check(struct run_tickets *tickets, uint64_t incarnation, const s
   } else
     is_genuine = ticket_is_genuine(ticket, tickets->key, holder);
   if (!is_genuine)
-    return err_set(err, ERR_DENIED, "the call's ticket for run '%s' is not one of %s", ticket->run,
-                   *holder ? holder : "its coordinator's");
+    return run_tickets_refuse(ticket, holder, err);
   if (ticket->incarnation == incarnation)
     return 0;
   return err_set(err, ERR_STALE, "run '%s' is in incarnation %llu here, the call's ticket is for %llu",

@@ -26,6 +26,8 @@ void run_tickets_fini(struct run_tickets *tickets);
 /* Once, before anybody asks. key: of the order. Errors: INVALID for one of another size; none is no error. */
 int run_tickets_set_key(struct run_tickets *tickets, const ProtobufCBinaryData *key, struct err *err);
 
+/* What is said of one that is not genuine. */
+int run_tickets_refuse(const struct ticket *ticket, const char *holder, struct err *err);
 /* Whether the holder of a certificate may call by this ticket of the run in `incarnation`. Any thread.
    Errors: DENIED; STALE for a genuine ticket of another incarnation. */
 int run_tickets_check(struct run_tickets *tickets, uint64_t incarnation, const struct ticket *ticket,

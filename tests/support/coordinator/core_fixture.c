@@ -472,7 +472,7 @@ Weir__WorkerInfo worker_row(struct core_fixture *f, uint64_t key) {
   Weir__ListWorkersReply reply;
   Weir__WorkerInfo row = WEIR__WORKER_INFO__INIT;
   arena_init(&arena);
-  coordinator_list_workers(f->coordinator, f->now_ms, &arena, &reply);
+  coordinator_list_workers(f->coordinator, &viewer_of_all, f->now_ms, &arena, &reply);
   for (size_t i = 0; i < reply.n_workers; i++)
     if (strcmp(reply.workers[i]->id, f->told[key].id) == 0)
       row = *reply.workers[i];

@@ -93,6 +93,7 @@ struct core_fixture {
   uint64_t given_view;                /* which have this number */
   char given_run[64];
 
+  const char *tenant;       /* of runs submitted; NULL: the default one */
   const char *sweep;        /* of runs submitted, which are trials of it; NULL: none */
   struct run_origin origin; /* of the fork that is submitted; zeroed: none */
   const struct run_inheritance *inheritance;

@@ -24,6 +24,7 @@ void labelled_joins(struct core_fixture *f, uint64_t key, const char *text) {
   hello.pid = (uint32_t)key;
   hello.executors = 1;
   hello.fingerprint = "build-1";
+  hello.holder = (char *)(f->holder ? f->holder : "");
   hello.labels = labels.list;
   hello.n_labels = labels.n;
   says_hello(f, key, &hello);

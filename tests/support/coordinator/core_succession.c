@@ -69,7 +69,7 @@ const char *server_message(struct core_fixture *f, size_t at) {
   Weir__ListServersReply reply;
   struct arena arena;
   arena_init(&arena);
-  coordinator_list_servers(f->coordinator, f->now_ms, &arena, &reply);
+  coordinator_list_servers(f->coordinator, &viewer_of_all, f->now_ms, &arena, &reply);
   assert_true(at < reply.n_servers);
   snprintf(text, sizeof text, "%s", reply.servers[at]->message);
   arena_fini(&arena);

@@ -36,6 +36,7 @@ void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t
   Weir__CheckpointSpec checkpoint = WEIR__CHECKPOINT_SPEC__INIT;
   Weir__ScheduleSpec schedule = WEIR__SCHEDULE_SPEC__INIT;
   struct run_submission submission = {.id = id,
+                                      .tenant = f->tenant,
                                       .spec = &spec,
                                       .model_bytes = 1000,
                                       .model_sha256 = "feed",

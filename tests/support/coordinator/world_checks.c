@@ -102,7 +102,7 @@ static bool is_worker(struct world *w, const struct process *worker, const char 
   Weir__ListWorkersReply reply;
   bool is_found = false;
   arena_init(&arena);
-  coordinator_list_workers(w->core, w->now_ms, &arena, &reply);
+  coordinator_list_workers(w->core, &viewer_of_all, w->now_ms, &arena, &reply);
   for (size_t i = 0; i < reply.n_workers; i++) {
     const Weir__SeatInfo *seat = seat_of(reply.workers[i], run);
     is_found |= seat && strcmp(reply.workers[i]->id, worker->id) == 0 && strcmp(seat->state, state) == 0;
@@ -127,7 +127,7 @@ void check_reach(struct world *w, const char *run) {
   Weir__ListServersReply servers;
   int cut_off = 0, others = 0;
   arena_init(&arena);
-  coordinator_list_workers(w->core, w->now_ms, &arena, &workers);
+  coordinator_list_workers(w->core, &viewer_of_all, w->now_ms, &arena, &workers);
   for (size_t i = 0; i < workers.n_workers; i++) {
     const Weir__SeatInfo *seat = seat_of(workers.workers[i], run);
     bool is_idle = seat && strcmp(seat->state, "cut-off") == 0;
@@ -144,7 +144,7 @@ void check_reach(struct world *w, const char *run) {
   w->cut_off += cut_off;
   for (size_t i = 0; i < workers.n_workers; i++)
     check_dealt(workers.workers[i]);
-  coordinator_list_servers(w->core, w->now_ms, &arena, &servers);
+  coordinator_list_servers(w->core, &viewer_of_all, w->now_ms, &arena, &servers);
   for (size_t i = 0; i < servers.n_servers; i++)
     w->given_up += strncmp(servers.servers[i]->message, "no worker reaches", 17) == 0;
   arena_fini(&arena);

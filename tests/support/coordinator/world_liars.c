@@ -272,7 +272,7 @@ static bool may_be_guilty(const struct world *w, int slot) {
 
 static Weir__ListWorkersReply *list_workers(struct world *w, struct arena *arena) {
   Weir__ListWorkersReply *reply = arena_new(arena, sizeof *reply);
-  coordinator_list_workers(w->core, w->now_ms, arena, reply);
+  coordinator_list_workers(w->core, &viewer_of_all, w->now_ms, arena, reply);
   return reply;
 }
 
@@ -289,7 +289,8 @@ void liars_readmit(struct world *w, bool is_any) {
         (is_any || atoi(reply->workers[i]->device + strlen("cpu-")) != w->liars->slot))
       snprintf(name, sizeof name, "%.30s/%.30s", reply->workers[i]->host, reply->workers[i]->device);
   arena_fini(&arena);
-  world_step(w, &(struct coordinator_event){.kind = EVENT_WORKER_READMITTED, .readmitted = name});
+  world_step(
+      w, &(struct coordinator_event){.kind = EVENT_WORKER_READMITTED, .readmitted = {name, &viewer_of_all}});
 }
 
 void liars_check(struct world *w) {

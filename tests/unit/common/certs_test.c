@@ -28,6 +28,21 @@ static void a_holder_is_what_its_uri_says(void **state) {
   }
 }
 
+static void a_worker_may_be_one_tenants_alone(void **state) {
+  struct cert_holder holder;
+  struct err err = ERR_NONE;
+  char uri[CERT_TEXT_SIZE];
+  (void)state;
+  assert_int_equal(cert_holder_read("spiffe://weir/worker/vision/gpu-7", &holder, &err), 0);
+  assert_int_equal(holder.role, CERT_WORKER);
+  assert_string_equal(holder.tenant, "vision");
+  assert_string_equal(holder.name, "gpu-7");
+  cert_holder_uri(&holder, uri);
+  assert_string_equal(uri, "spiffe://weir/worker/vision/gpu-7");
+  assert_int_equal(cert_holder_read("spiffe://weir/worker/gpu-7", &holder, &err), 0);
+  assert_string_equal(holder.tenant, "");
+}
+
 static void what_names_no_holder_is_refused(void **state) {
   char *long_name = mem_printf("spiffe://weir/worker/%064d", 1);
   const char *const uris[] = {"",
@@ -35,7 +50,9 @@ static void what_names_no_holder_is_refused(void **state) {
                               "spiffe://weir/worker",
                               "spiffe://weir/worker/",
                               "spiffe://weir/worker/w/",
-                              "spiffe://weir/worker/w/x",
+                              "spiffe://weir/server/vision/s",
+                              "spiffe://weir/worker/vision/w/x",
+                              "spiffe://weir/worker//w",
                               "spiffe://weir//w",
                               "spiffe://weir/boss/w",
                               "spiffe://weir/worker/-w",
@@ -84,9 +101,8 @@ static void all_covers_members_and_no_client(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_holder_is_what_its_uri_says),
-      cmocka_unit_test(what_names_no_holder_is_refused),
-      cmocka_unit_test(the_longest_names_fit),
+      cmocka_unit_test(a_holder_is_what_its_uri_says),    cmocka_unit_test(a_worker_may_be_one_tenants_alone),
+      cmocka_unit_test(what_names_no_holder_is_refused),  cmocka_unit_test(the_longest_names_fit),
       cmocka_unit_test(all_covers_members_and_no_client),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

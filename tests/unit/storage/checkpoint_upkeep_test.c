@@ -60,6 +60,45 @@ static void a_deleted_checkpoint_takes_only_the_blocks_that_nobody_else_has(void
   free(name);
 }
 
+static Weir__Manifest *commit_for(struct checkpoint_store *f, const char *run, const char *tenant) {
+  Weir__Manifest *manifest = tiny_manifest(f->store, run, 5);
+  struct err err = ERR_NONE;
+  manifest->tenant = mem_strdup(tenant);
+  assert_int_equal(checkpoint_commit(f->store, f->refs, manifest, NULL, &err), 0);
+  return manifest;
+}
+
+static void assert_known(struct checkpoint_store *f, const Weir__Manifest *manifest, bool to_vision,
+                         bool to_nlp) {
+  for (size_t i = 0; i < manifest->n_blocks; i++) {
+    assert_int_equal(block_refs_has(f->refs, "vision", manifest->blocks[i]->sha256), to_vision);
+    assert_int_equal(block_refs_has(f->refs, "nlp", manifest->blocks[i]->sha256), to_nlp);
+  }
+}
+
+static void blocks_are_known_to_the_tenants_that_refer_to_them(void **state) {
+  struct checkpoint_store *f = *state;
+  Weir__Manifest *first = commit_for(f, "tiny-1", "vision"), *second;
+  char *names[] = {checkpoint_name("tiny-1", 5), checkpoint_name("tiny-2", 5)};
+  struct err err = ERR_NONE;
+  assert_false(block_refs_are_shared(f->refs));
+  assert_known(f, first, true, false);
+  second = commit_for(f, "tiny-2", "nlp"); /* the same blocks */
+  assert_true(block_refs_are_shared(f->refs));
+  assert_known(f, first, true, true);
+  checkpoint_store_read_refs(f);
+  assert_known(f, second, true, true);
+  assert_int_equal(checkpoint_delete(f->store, f->refs, names[0], NULL, &err), 0);
+  checkpoint_store_read_refs(f);
+  assert_known(f, first, false, true);
+  assert_int_equal(checkpoint_delete(f->store, f->refs, names[1], NULL, &err), 0);
+  assert_known(f, second, false, false);
+  message_free(first);
+  message_free(second);
+  free(names[0]);
+  free(names[1]);
+}
+
 static void a_checkpoint_committed_anew_replaces_the_one_before(void **state) {
   struct checkpoint_store *f = *state;
   Weir__Manifest *old, *manifest;
@@ -235,6 +274,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, checkpoint_store_open, checkpoint_store_close)
   const struct CMUnitTest tests[] = {
       TEST(a_deleted_checkpoint_takes_only_the_blocks_that_nobody_else_has),
+      TEST(blocks_are_known_to_the_tenants_that_refer_to_them),
       TEST(a_checkpoint_committed_anew_replaces_the_one_before),
       TEST(a_commit_whose_answer_was_lost_keeps_its_blocks_when_it_is_made_again),
       TEST(a_commit_that_lands_after_the_references_were_read_keeps_its_blocks_when_it_is_made_again),

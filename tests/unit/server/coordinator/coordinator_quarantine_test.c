@@ -37,7 +37,8 @@ static void convict(struct core_fixture *f) {
 }
 
 static void readmit(struct core_fixture *f, const char *name) {
-  core_step(f, &(struct coordinator_event){.kind = EVENT_WORKER_READMITTED, .readmitted = name});
+  core_step(
+      f, &(struct coordinator_event){.kind = EVENT_WORKER_READMITTED, .readmitted = {name, &viewer_of_all}});
 }
 
 /* The newest record of members that the core wants saved; message_free. */
@@ -157,22 +158,23 @@ static void a_device_is_listed_and_readmitted_when_no_worker_is_there(void **sta
   convict(f);
   member_leaves(f, W1);
   arena_init(&arena);
-  coordinator_list_workers(f->coordinator, f->now_ms, &arena, &reply);
+  coordinator_list_workers(f->coordinator, &viewer_of_all, f->now_ms, &arena, &reply);
   assert_int_equal(reply.n_workers, 2);
   assert_string_equal(reply.workers[1]->id, "worker-1");
   assert_string_equal(reply.workers[1]->host, "a");
   assert_string_equal(reply.workers[1]->device, "cpu");
   assert_string_equal(reply.workers[1]->state, "quarantined");
   assert_non_null(strstr(reply.workers[1]->message, "not connected; in quarantine: run mlp-aaaaaa, step 5"));
-  assert_int_equal(coordinator_find_quarantine(f->coordinator, "worker-2", &device, &err), ERR_NOT_FOUND);
+  assert_int_equal(coordinator_find_quarantine(f->coordinator, &viewer_of_all, "worker-2", &device, &err),
+                   ERR_NOT_FOUND);
   assert_non_null(strstr(err.text, "'worker-2'"));
-  assert_int_equal(coordinator_find_quarantine(f->coordinator, "worker-1", &device, &err), 0);
+  assert_int_equal(coordinator_find_quarantine(f->coordinator, &viewer_of_all, "worker-1", &device, &err), 0);
   assert_string_equal(device.host, "a");
-  coordinator_list_device(f->coordinator, &device, f->now_ms, &arena, &reply);
+  coordinator_list_device(f->coordinator, &viewer_of_all, &device, &arena, &reply);
   assert_int_equal(reply.n_workers, 1);
   assert_string_equal(reply.workers[0]->device, "cpu");
   readmit(f, "worker-1");
-  coordinator_list_workers(f->coordinator, f->now_ms, &arena, &reply);
+  coordinator_list_workers(f->coordinator, &viewer_of_all, f->now_ms, &arena, &reply);
   assert_int_equal(reply.n_workers, 1);
   arena_fini(&arena);
 }
@@ -233,7 +235,7 @@ static void a_damaged_record_harms_nothing(void **state) {
   assert_string_equal(worker_row(f, W1).state, "idle");
   assert_string_equal(f->told[W1].id, "worker-1");
   arena_init(&arena);
-  coordinator_list_workers(f->coordinator, f->now_ms, &arena, &reply);
+  coordinator_list_workers(f->coordinator, &viewer_of_all, f->now_ms, &arena, &reply);
   assert_int_equal(reply.n_workers, 1 + MANY / 2);
   assert_string_equal(reply.workers[1]->host, "host?0?");
   arena_fini(&arena);

@@ -385,13 +385,13 @@ static void a_run_is_found_by_a_unique_prefix(void **state) {
   const char *id;
   user_submits(f, RUN, 1, 0);
   user_submits(f, RUN2, 1, 0);
-  assert_int_equal(coordinator_find_run(f->coordinator, "mlp-b", &id, &err), 0);
+  assert_int_equal(coordinator_find_run(f->coordinator, &viewer_of_all, "mlp-b", &id, &err), 0);
   assert_string_equal(id, RUN2);
-  assert_int_equal(coordinator_find_run(f->coordinator, "mlp", &id, &err), ERR_INVALID);
+  assert_int_equal(coordinator_find_run(f->coordinator, &viewer_of_all, "mlp", &id, &err), ERR_INVALID);
   assert_non_null(strstr(err.text, RUN));
   assert_non_null(strstr(err.text, RUN2));
-  assert_int_equal(coordinator_find_run(f->coordinator, "cnn", &id, &err), ERR_NOT_FOUND);
-  assert_int_equal(coordinator_find_run(f->coordinator, "", &id, &err), ERR_INVALID);
+  assert_int_equal(coordinator_find_run(f->coordinator, &viewer_of_all, "cnn", &id, &err), ERR_NOT_FOUND);
+  assert_int_equal(coordinator_find_run(f->coordinator, &viewer_of_all, "", &id, &err), ERR_INVALID);
 }
 
 static void a_hello_without_a_role_is_turned_away(void **state) {

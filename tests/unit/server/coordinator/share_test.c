@@ -21,7 +21,10 @@ static struct share_claim any(void) {
 /* Of workers that suit all. */
 static void share_alike(const struct share_claim *claims, int n, uint32_t workers, struct share *shares) {
   static const bool suits = true;
-  share_workers(claims, n, &(struct share_supply){&(struct share_pool){workers, &suits}, 1, 1}, shares);
+  share_workers(
+      claims, n,
+      &(struct share_supply){.pools = &(struct share_pool){workers, &suits, 1}, .n = 1, .n_kinds = 1},
+      shares);
 }
 
 static void assert_shares(const struct share_claim *claims, int n, uint32_t workers,
@@ -186,14 +189,14 @@ static void whatever_is_claimed(void **state) {
 static void assert_pooled(const struct share_claim *claims, int n, const uint32_t workers[2], unsigned mask,
                           const uint32_t *expected) {
   static const bool some[] = {false, true}, all[] = {true, true};
-  struct share_pool pools[] = {{workers[0], some}, {workers[1], all}};
+  struct share_pool pools[] = {{workers[0], some, 1}, {workers[1], all, 1}};
   struct share_claim of_kinds[CLAIMS_MAX];
   struct share shares[CLAIMS_MAX];
   for (int i = 0; i < n; i++) {
     of_kinds[i] = claims[i];
     of_kinds[i].kind = mask >> i & 1;
   }
-  share_workers(of_kinds, n, &(struct share_supply){pools, 2, 2}, shares);
+  share_workers(of_kinds, n, &(struct share_supply){.pools = pools, .n = 2, .n_kinds = 2}, shares);
   for (int i = 0; i < n; i++)
     if (shares[i].workers != expected[i])
       fail_msg("claim %d has %u workers, not %u", i, shares[i].workers, expected[i]);
@@ -261,10 +264,10 @@ static void whatever_suits_whom(void **state) {
     struct share shares[CLAIMS_MAX];
     bool suits[4][KINDS];
     struct share_pool pools[4];
-    struct share_supply supply = {pools, 1 + (int)roll(4), KINDS};
+    struct share_supply supply = {.pools = pools, .n = 1 + (int)roll(4), .n_kinds = KINDS};
     int n = claims_roll(claims);
     for (int p = 0; p < supply.n; p++) {
-      pools[p] = (struct share_pool){roll(8), suits[p]};
+      pools[p] = (struct share_pool){roll(8), suits[p], 1};
       for (int kind = 0; kind < KINDS; kind++)
         suits[p][kind] = roll(2);
     }

@@ -153,10 +153,10 @@ static double idle_of(struct core_fixture *f) {
   struct arena arena;
   double idle = -1;
   arena_init(&arena);
-  coordinator_list_workers(f->coordinator, f->now_ms, &arena, &workers);
+  coordinator_list_workers(f->coordinator, &viewer_of_all, f->now_ms, &arena, &workers);
   assert_int_equal(workers.n_workers, 1);
   assert_true(coordinator_run_info(f->coordinator, RUN, f->now_ms, &info));
-  coordinator_list_staged(f->coordinator, f->now_ms, &arena, &info);
+  coordinator_list_staged(f->coordinator, &viewer_of_all, f->now_ms, &arena, &info);
   assert_int_equal(info.n_staged_workers, workers.workers[0]->n_stages > 0);
   if (info.n_staged_workers > 0) {
     assert_int_equal(workers.workers[0]->n_stages, 2);

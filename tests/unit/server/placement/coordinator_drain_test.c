@@ -22,7 +22,7 @@ static Weir__ServerInfo server_row(struct core_fixture *f, const char *id) {
   Weir__ListServersReply reply;
   Weir__ServerInfo row = WEIR__SERVER_INFO__INIT;
   arena_fini(&arena);
-  coordinator_list_servers(f->coordinator, f->now_ms, &arena, &reply);
+  coordinator_list_servers(f->coordinator, &viewer_of_all, f->now_ms, &arena, &reply);
   for (size_t i = 0; i < reply.n_servers; i++)
     if (strcmp(reply.servers[i]->id, id) == 0)
       row = *reply.servers[i];
@@ -214,23 +214,29 @@ static void bad_input_is_named(void **state) {
   struct err err = ERR_NONE;
   server_joins(f, S1);
   worker_joins(f, W1, 1);
-  assert_int_equal(coordinator_check_drain(f->coordinator, WEIR__ROLE__SERVER, "server-1", &err),
-                   ERR_INVALID);
+  assert_int_equal(
+      coordinator_check_drain(f->coordinator, &viewer_of_all, WEIR__ROLE__SERVER, "server-1", &err),
+      ERR_INVALID);
   assert_non_null(strstr(err.text, "server-1 is the last server"));
   server_joins(f, S2);
   err = (struct err)ERR_NONE;
-  assert_int_equal(coordinator_check_drain(f->coordinator, WEIR__ROLE__SERVER, "server-1", &err), 0);
-  assert_int_equal(coordinator_check_drain(f->coordinator, WEIR__ROLE__SERVER, "servr-1", &err),
-                   ERR_NOT_FOUND);
+  assert_int_equal(
+      coordinator_check_drain(f->coordinator, &viewer_of_all, WEIR__ROLE__SERVER, "server-1", &err), 0);
+  assert_int_equal(
+      coordinator_check_drain(f->coordinator, &viewer_of_all, WEIR__ROLE__SERVER, "servr-1", &err),
+      ERR_NOT_FOUND);
   assert_non_null(strstr(err.text, "no server 'servr-1' is here; did you mean 'server-1'?"));
-  assert_int_equal(coordinator_check_drain(f->coordinator, WEIR__ROLE__WORKER, "server-1", &err),
-                   ERR_NOT_FOUND);
+  assert_int_equal(
+      coordinator_check_drain(f->coordinator, &viewer_of_all, WEIR__ROLE__WORKER, "server-1", &err),
+      ERR_NOT_FOUND);
   user_drains(f, "server-2");
   user_drains(f, "nobody");
-  assert_int_equal(coordinator_check_drain(f->coordinator, WEIR__ROLE__SERVER, "server-1", &err),
-                   ERR_INVALID);
+  assert_int_equal(
+      coordinator_check_drain(f->coordinator, &viewer_of_all, WEIR__ROLE__SERVER, "server-1", &err),
+      ERR_INVALID);
   err = (struct err)ERR_NONE;
-  assert_int_equal(coordinator_check_drain(f->coordinator, WEIR__ROLE__SERVER, "server-2", &err), 0);
+  assert_int_equal(
+      coordinator_check_drain(f->coordinator, &viewer_of_all, WEIR__ROLE__SERVER, "server-2", &err), 0);
 }
 
 /* The servers' watcher cannot know that the workers are to stand. */

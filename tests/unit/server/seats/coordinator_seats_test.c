@@ -457,7 +457,7 @@ static void both_seats_are_told_to_people(void **state) {
   struct arena arena;
   two_runs_begin(f);
   arena_init(&arena);
-  coordinator_list_workers(f->coordinator, f->now_ms, &arena, &reply);
+  coordinator_list_workers(f->coordinator, &viewer_of_all, f->now_ms, &arena, &reply);
   row = reply.workers[0];
   assert_string_equal(row->run, A); /* as for workers of one run */
   assert_int_equal(row->n_seats, 2);

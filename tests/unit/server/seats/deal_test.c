@@ -21,13 +21,13 @@ static void assert_dealt(const struct deal_seat *seats, int n, uint32_t executor
 }
 
 static void one_seat_has_all(void **state) {
-  struct deal_seat seats[] = {{0, 1, 2}};
+  struct deal_seat seats[] = {{0, 1, 2, 0}};
   (void)state;
   assert_dealt(seats, 1, 8, (uint32_t[]){8});
 }
 
 static void equal_seats_have_equally_many_the_first_ones_more(void **state) {
-  struct deal_seat seats[] = {{0, 1, ANY}, {0, 1, ANY}, {0, 1, ANY}};
+  struct deal_seat seats[] = {{0, 1, ANY, 0}, {0, 1, ANY, 0}, {0, 1, ANY, 0}};
   (void)state;
   assert_dealt(seats, 2, 4, (uint32_t[]){2, 2});
   assert_dealt(seats, 2, 5, (uint32_t[]){3, 2});
@@ -35,7 +35,7 @@ static void equal_seats_have_equally_many_the_first_ones_more(void **state) {
 }
 
 static void executors_go_by_weight_at_least_one_each(void **state) {
-  struct deal_seat seats[] = {{0, 1, ANY}, {0, 3, ANY}};
+  struct deal_seat seats[] = {{0, 1, ANY, 0}, {0, 3, ANY, 0}};
   (void)state;
   assert_dealt(seats, 2, 4, (uint32_t[]){1, 3});
   assert_dealt(seats, 2, 16, (uint32_t[]){4, 12});
@@ -44,15 +44,24 @@ static void executors_go_by_weight_at_least_one_each(void **state) {
 }
 
 static void what_a_run_has_no_use_for_goes_to_others(void **state) {
-  struct deal_seat seats[] = {{0, 1, 1}, {0, 1, ANY}};
+  struct deal_seat seats[] = {{0, 1, 1, 0}, {0, 1, ANY, 0}};
   (void)state;
   assert_dealt(seats, 2, 4, (uint32_t[]){1, 3});
   seats[1].useful = 2;
   assert_dealt(seats, 2, 8, (uint32_t[]){4, 4}); /* and what nobody has use for, too */
 }
 
+static void a_seat_has_no_more_than_it_may(void **state) {
+  struct deal_seat seats[] = {{0, 1, ANY, 2}, {0, 1, 1, 0}};
+  (void)state;
+  assert_dealt(seats, 1, 8, (uint32_t[]){2}); /* nobody has the others */
+  assert_dealt(seats, 2, 8, (uint32_t[]){2, 6});
+  seats[1].most = 3;
+  assert_dealt(seats, 2, 8, (uint32_t[]){2, 3});
+}
+
 static void a_higher_priority_comes_first_but_for_one_executor_each(void **state) {
-  struct deal_seat seats[] = {{0, 100, ANY}, {5, 1, ANY}, {0, 1, ANY}};
+  struct deal_seat seats[] = {{0, 100, ANY, 0}, {5, 1, ANY, 0}, {0, 1, ANY, 0}};
   (void)state;
   assert_dealt(seats, 3, 8, (uint32_t[]){1, 6, 1});
   seats[1].useful = 2;
@@ -60,7 +69,7 @@ static void a_higher_priority_comes_first_but_for_one_executor_each(void **state
 }
 
 static void a_further_seat_is_left_what_higher_priorities_have_no_use_for(void **state) {
-  struct deal_seat seats[] = {{5, 1, 3}, {0, 1, ANY}};
+  struct deal_seat seats[] = {{5, 1, 3, 0}, {0, 1, ANY, 0}};
   (void)state;
   assert_int_equal(deal_left(seats, 1, 4, 0), 1);
   assert_int_equal(deal_left(seats, 2, 4, 0), 0);
@@ -80,7 +89,7 @@ static void every_deal_is_full_and_fair(void **state) {
     for (int i = 0; i < n; i++)
       seats[i] = (struct deal_seat){(int32_t)(random_bits(draw, 10 + (uint64_t)i) % 2),
                                     1 + (double)(random_bits(draw, 20 + (uint64_t)i) % 5),
-                                    (uint32_t)(random_bits(draw, 30 + (uint64_t)i) % 12)};
+                                    (uint32_t)(random_bits(draw, 30 + (uint64_t)i) % 12), 0};
     deal_executors(seats, n, executors, dealt);
     for (int i = 0; i < n; i++) {
       assert_true(dealt[i] >= 1);
@@ -100,6 +109,7 @@ static void every_deal_is_full_and_fair(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(one_seat_has_all),
+      cmocka_unit_test(a_seat_has_no_more_than_it_may),
       cmocka_unit_test(equal_seats_have_equally_many_the_first_ones_more),
       cmocka_unit_test(executors_go_by_weight_at_least_one_each),
       cmocka_unit_test(what_a_run_has_no_use_for_goes_to_others),

@@ -1,0 +1,107 @@
+"""Quotas of tenants: each is refused, or waited for, with its name, its limit, what is used and what to do."""
+import json
+import re
+import subprocess
+
+from certificates import Authority
+from harness import Cluster, Folder, main, program, wait_for, weir
+from test_sweep import write_sweep
+from test_tenants import Caller, Tenants
+from test_tickets import text_field
+from test_tls import undisturbed, write_spec
+
+QUOTAS = ("one:runs=1", "small:memory=1KB", "poor:store=10", "mute:uploads=0", "slow:executors=1", "*:runs=2")
+
+
+def limited(folder, authority):
+    options = ["--tls", authority.folder("coordinator")]
+    for quota in QUOTAS:
+        options += ["--quota", quota]
+    cluster = Cluster(folder, servers=0, workers=0, options=options)
+    cluster.server_options = ("--tls", authority.folder("server"))
+    return cluster
+
+
+def test_each_quota_is_refused_with_its_name_its_limit_and_what_to_do():
+    with Folder() as folder:
+        authority = Authority(folder)
+        with limited(folder, authority) as cluster:
+            there, spec = Tenants(folder, cluster, authority), write_spec(folder)
+
+            def submit(tenant, *words, status=0):
+                return there.ask(tenant, "submitter", *(words or ("submit", spec)), status=status)
+
+            def refused(text, tenant, *words):
+                error = submit(tenant, *words, status=1).stderr
+                assert error.count("\n") == 1 and re.search(f"the quota of the tenant '{tenant}' is {text}", error), error
+
+            first = submit("one").stdout.strip()
+            refused(r"runs=1: 1 used, and this takes 1: wait until one is over, or end one with 'weir cancel'", "one")
+            refused(r"memory=1000 bytes: 0 bytes used, and this takes \d+ bytes: wait until a run is over", "small")
+            refused(r"store=10 bytes: 0 bytes used, and this takes \d+ bytes: delete runs that are over with 'weir gc'", "poor")
+            refused(r"uploads=0: 0 used, and this takes 1: submit again when one of them has come", "mute")
+            for _ in range(2):
+                submit("others")
+            refused("runs=2: 2 used", "others")
+            submit("one", "cancel", first)
+            submit("one")
+            refused("runs=1: 1 used", "one", "resume", first)
+            with Caller(there, "client", "one", "submitter") as caller:
+                status, details, _ = caller.ask("Training/Resume", text_field(1, first))
+                assert status == "RESOURCE_EXHAUSTED" and "runs=1" in details, (status, details)
+            assert len(json.loads(there.ask("default", "operator", "runs", "--json").stdout)) == 4
+
+
+def test_a_tenants_runs_have_no_more_executors_than_its_quota_and_the_same_hash():
+    with Folder() as folder:
+        authority = Authority(folder)
+        with limited(folder, authority) as cluster:
+            there, spec = Tenants(folder, cluster, authority), write_spec(folder)
+            cluster.add_server()
+
+            def rows():
+                return json.loads(there.ask("slow", "viewer", "runs", "--json").stdout)
+
+            def are_over():
+                executors = sum(row.get("executors", 0) for row in rows())
+                assert executors <= 1, rows()
+                return all(row["state"] == "done" for row in rows())
+            for _ in range(2):
+                there.ask("slow", "submitter", "submit", spec)
+            cluster.add_worker(threads=2, options=("--tls", authority.folder("worker")))
+            wait_for(are_over, "the end of both")
+            assert [row["weights_sha256"] for row in rows()] == 2 * [undisturbed()]
+
+
+def test_a_sweeps_trials_begin_as_its_tenants_quota_allows():
+    with Folder() as folder, Cluster(folder, options=("--quota", "default:runs=1")) as cluster:
+        path = write_sweep(folder, schedule="{name: none}", trials=3)
+        sweep = weir("sweep", path, "concurrency=3", "--coordinator", cluster.address).stdout.strip()
+
+        def info():
+            return json.loads(weir("sweep", "status", sweep, "--json", "--coordinator", cluster.address).stdout)
+
+        wait_for(lambda: info().get("end"), "the end of the sweep")
+        live = most = ends = 0
+        for event in re.findall(r" (run_submitted) run=| to=(done|failed|cancelled|stopped) ", cluster.coordinator.output()):
+            live += 1 if event[0] else -1
+            ends += not event[0]
+            most = max(most, live)
+        assert (most, ends) == (1, 3), cluster.coordinator.output()
+
+
+def test_what_is_no_quota_stops_the_coordinator_at_once():
+    for quota, text in (("vision", "is no quota"), ("vision:runs=some", "'some' is not a number")):
+        error = weir_server("--quota", quota)
+        assert error.count("\n") == 1 and "--quota: " in error and text in error, error
+    assert "--quota is for a coordinator" in weir_server("--role=parameters", "--quota", "vision:runs=1")
+
+
+def weir_server(*words):
+    done = subprocess.run([program("weir-server"), *words], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2, done
+    return done.stderr
+
+
+if __name__ == "__main__":
+    main(globals())

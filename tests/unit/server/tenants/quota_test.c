@@ -1,0 +1,266 @@
+/* Quotas: how they are written, what a tenant has of each, and what is said where it is not enough. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/log.h"
+#include "server/coordinator/messages/info.h"
+#include "server/coordinator/quotas/quota.h"
+#include "server/coordinator/shares/share.h"
+#include "server/coordinator/state/state.h"
+#include "tests/support/coordinator/core_run.h"
+
+enum { W3 = 5 };
+
+static const char A[] = "mlp-aaaaaa", B[] = "mlp-bbbbbb", C[] = "mlp-cccccc";
+
+static struct quotas quotas_from(const char *const *texts, int n) {
+  struct quotas quotas = {0};
+  struct err err = ERR_NONE;
+  for (int i = 0; i < n; i++)
+    if (quotas_add(&quotas, texts[i], &err))
+      fail_msg("%s", err.text);
+  return quotas;
+}
+
+static void quotas_are_of_a_tenant_or_of_each_that_has_none(void **state) {
+  static const char *const texts[] = {"vision:runs=4,executors=8,memory=8GB,store=1GiB,uploads=2",
+                                      "*:runs=1"};
+  struct quotas quotas = quotas_from(texts, 2);
+  static const uint64_t limits[] = {4, 8, 8000000000, 1 << 30, 2};
+  (void)state;
+  for (int kind = 0; kind < QUOTA_KINDS; kind++) {
+    assert_int_equal(quota_limit(&quotas, "vision", (enum quota_kind)kind), limits[kind]);
+    assert_int_equal(quota_limit(&quotas, "nlp", (enum quota_kind)kind), kind == QUOTA_RUNS ? 1 : QUOTA_NONE);
+    assert_int_equal(quota_limit(NULL, "vision", (enum quota_kind)kind), QUOTA_NONE);
+  }
+  quotas_fini(&quotas);
+}
+
+static void what_is_no_quota_is_refused_with_what_is_wrong(void **state) {
+  static const char *const rows[][2] = {{"", "is no quota"},
+                                        {"vision", "is no quota"},
+                                        {"vision:", "is no quota"},
+                                        {":runs=1", "is no quota"},
+                                        {"vi sion:runs=1", "the tenant 'vi sion'"},
+                                        {"vision:runs", "there are runs=N"},
+                                        {"vision:run=1", "there are runs=N"},
+                                        {"vision:runs=1,", "there are runs=N"},
+                                        {"vision:runs=-1", "'-1' is not a number"},
+                                        {"vision:runs=1x", "'1x' is not a number"},
+                                        {"vision:runs=99999999999999999999", "is not a number"},
+                                        {"vision:store=much", "'much' is not an amount"},
+                                        {"vision:runs=1,runs=2", "runs is there twice"},
+                                        {"nlp:runs=1", "'nlp' has quotas already"}};
+  static const char *const texts[] = {"nlp:runs=2"};
+  struct quotas quotas = quotas_from(texts, 1);
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct err err = ERR_NONE;
+    if (quotas_add(&quotas, rows[i][0], &err) != ERR_INVALID || !strstr(err.text, rows[i][1]))
+      fail_msg("'%s': %s", rows[i][0], err.text);
+  }
+  assert_int_equal(quotas.n, 1);
+  quotas_fini(&quotas);
+}
+
+static void a_refusal_says_which_quota_how_much_is_used_and_what_to_do(void **state) {
+  static const char *const texts[] = {"vision:runs=2,store=1000"};
+  struct quotas quotas = quotas_from(texts, 1);
+  struct err err = ERR_NONE;
+  (void)state;
+  assert_int_equal(quota_check(&quotas, "vision", QUOTA_RUNS, &(struct quota_use){1, 1}, &err), 0);
+  assert_int_equal(quota_check(&quotas, "vision", QUOTA_RUNS, &(struct quota_use){2, 1}, &err), ERR_QUOTA);
+  assert_string_equal(err.text, "the quota of the tenant 'vision' is runs=2: 2 used, and this takes 1: wait "
+                                "until one is over, or end one with 'weir cancel'");
+  assert_int_equal(quota_check(&quotas, "vision", QUOTA_STORE, &(struct quota_use){900, 101}, &err),
+                   ERR_QUOTA);
+  assert_string_equal(err.text,
+                      "the quota of the tenant 'vision' is store=1000 bytes: 900 bytes used, and this takes "
+                      "101 bytes: delete runs that are over with 'weir gc', or keep fewer checkpoints "
+                      "(checkpoint.keep)");
+  assert_int_equal(quota_check(&quotas, "vision", QUOTA_STORE, &(struct quota_use){900, 100}, &err), 0);
+  assert_int_equal(
+      quota_check(&quotas, "vision", QUOTA_STORE, &(struct quota_use){UINT64_MAX, UINT64_MAX}, &err),
+      ERR_QUOTA);
+  assert_int_equal(quota_check(&quotas, "nlp", QUOTA_RUNS, &(struct quota_use){99, 1}, &err), 0);
+  quotas_fini(&quotas);
+}
+
+static void submits_for(struct core_fixture *f, const char *run, const char *tenant) {
+  f->tenant = tenant;
+  user_submits(f, run, 1, 1);
+}
+
+static int admit(struct core_fixture *f, const char *tenant, struct quota_demand demand) {
+  struct err err = ERR_NONE;
+  return quota_admit(f->coordinator, tenant, &demand, &err);
+}
+
+static void live_runs_their_memory_and_what_they_store_count_for_their_tenant(void **state) {
+  static const char *const texts[] = {"*:runs=2,memory=100KB,store=3000"};
+  struct quotas quotas = quotas_from(texts, 1);
+  struct core_fixture *f = *state;
+  uint64_t memory;
+  f->coordinator->options.quotas = &quotas;
+  submits_for(f, RUN, "vision");
+  memory = quota_used(f->coordinator, "vision", QUOTA_MEMORY);
+  assert_int_equal(quota_used(f->coordinator, "vision", QUOTA_RUNS), 1);
+  assert_int_equal(quota_used(f->coordinator, "vision", QUOTA_STORE), 1000); /* of its model */
+  assert_true(memory > 0 && memory < 100000);
+  assert_int_equal(admit(f, "vision", (struct quota_demand){0}), 0);
+  assert_int_equal(admit(f, "vision", (struct quota_demand){.memory_bytes = 100001 - memory}), ERR_QUOTA);
+  assert_int_equal(admit(f, "vision", (struct quota_demand){.model = "beef", .model_bytes = 2001}),
+                   ERR_QUOTA);
+  assert_int_equal(admit(f, "vision", (struct quota_demand){.model = "feed", .model_bytes = 2001}), 0);
+  assert_int_equal(admit(f, "vision", (struct quota_demand){.checkpoint_bytes = 2001}), ERR_QUOTA);
+  submits_for(f, B, "vision");
+  assert_int_equal(quota_used(f->coordinator, "vision", QUOTA_STORE), 1000); /* one file */
+  assert_int_equal(admit(f, "vision", (struct quota_demand){0}), ERR_QUOTA);
+  assert_int_equal(admit(f, "nlp", (struct quota_demand){0}), 0);
+  user_cancels(f, B);
+  assert_int_equal(admit(f, "vision", (struct quota_demand){0}), 0);
+  submits_for(f, C, "vision");
+  {
+    struct err err = ERR_NONE;
+    assert_int_equal(quota_admit_again(f->coordinator, B, &err), ERR_QUOTA);
+    user_cancels(f, C);
+    err = ERR_NONE;
+    assert_int_equal(quota_admit_again(f->coordinator, B, &err), 0);
+  }
+  quotas_fini(&quotas);
+}
+
+/* Each worker has one. */
+static void executors_beyond_the_quota_are_for_others_and_the_queue_says_why(void **state) {
+  static const char *const texts[] = {"vision:executors=2"};
+  struct quotas quotas = quotas_from(texts, 1);
+  struct core_fixture *f = *state;
+  f->coordinator->options.quotas = &quotas;
+  server_joins(f, S1);
+  for (uint64_t key = W1; key <= W3; key++)
+    worker_joins(f, key, 1);
+  submits_for(f, A, "vision");
+  submits_for(f, B, "vision");
+  assert_string_equal(f->told[W1].load, A);
+  assert_string_equal(f->told[W2].load, B);
+  submits_for(f, C, "vision");
+  assert_state(f, C, WEIR__RUN_STATE__QUEUED);
+  assert_string_equal(info_of_run(f, C).message,
+                      "waiting for workers: 0 of 1; the quota of the tenant 'vision' is executors=2, and its "
+                      "runs have 2; mlp-aaaaaa has 1; mlp-bbbbbb has 1");
+  assert_string_equal(f->told[W3].load, "");
+  submits_for(f, "mlp-dddddd", "nlp");
+  assert_string_equal(f->told[W3].load, "mlp-dddddd");
+  user_cancels(f, A);
+  assert_string_equal(f->told[W1].load, C);
+  quotas_fini(&quotas);
+}
+
+/* Two runs of it share a worker, since they have no more executors for that. */
+static void runs_of_a_tenant_share_a_worker_within_its_quota(void **state) {
+  static const char *const texts[] = {"vision:executors=2"};
+  struct quotas quotas = quotas_from(texts, 1);
+  struct core_fixture *f = *state;
+  f->coordinator->options.quotas = &quotas;
+  server_joins(f, S1);
+  worker_joins(f, W1, 4);
+  submits_for(f, A, "vision");
+  submits_for(f, B, "vision");
+  submits_for(f, C, "vision");
+  for (int i = 0; i < 2; i++) {
+    worker_loads(f, W1, i ? B : A);
+    server_loads(f, S1, i ? B : A);
+  }
+  assert_int_equal(info_of_run(f, A).executors, 1);
+  assert_int_equal(info_of_run(f, B).executors, 1);
+  assert_state(f, C, WEIR__RUN_STATE__QUEUED);
+  quotas_fini(&quotas);
+}
+
+static void a_worker_with_more_executors_than_the_quota_lends_some_of_them(void **state) {
+  static const char *const texts[] = {"vision:executors=3"};
+  struct quotas quotas = quotas_from(texts, 1);
+  struct core_fixture *f = *state;
+  f->coordinator->options.quotas = &quotas;
+  f->tenant = "vision";
+  server_joins(f, S1);
+  worker_joins(f, W1, 2);
+  worker_joins(f, W2, 8);
+  user_submits(f, RUN, 1, 0);
+  worker_loads(f, W1, RUN);
+  worker_loads(f, W2, RUN);
+  server_loads(f, S1, RUN);
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(info_of_run(f, RUN).executors, 3);
+    reports_step(f, S1, RUN, (uint64_t)i);
+    time_passes(f, 3000);
+    member_beats(f, W1);
+    member_beats(f, W2);
+    member_beats(f, S1);
+  }
+  quotas_fini(&quotas);
+}
+
+/* Of pools with workers of 4 and of 1 executors. */
+static void shares_end_where_a_budget_is_spent(void **state) {
+  static const bool suits = true;
+  struct share_claim claims[3];
+  const struct share_pool pools[] = {{3, &suits, 4}, {2, &suits, 1}};
+  uint64_t budget;
+  struct share shares[3];
+  (void)state;
+  for (int i = 0; i < 3; i++)
+    claims[i] = (struct share_claim){
+        .least = 1, .min = 1, .wanted = 9, .max = 9, .weight = 1, .budget = i < 2 ? 1 : 0};
+  for (budget = 0; budget < 14; budget++) {
+    const struct share_supply supply = {
+        .pools = pools, .n = 2, .n_kinds = 1, .budgets = &budget, .n_budgets = 1};
+    share_workers(claims, 3, &supply, shares);
+    assert_int_equal(shares[0].is_capped, budget == 0);
+    assert_int_equal(shares[1].is_capped, budget <= 4);
+    assert_int_equal(shares[2].is_capped, 0);
+    assert_int_equal(shares[0].workers > 0, budget > 0);
+    assert_int_equal(shares[0].workers + shares[1].workers + shares[2].workers, 5);
+  }
+}
+
+static void a_claim_that_takes_workers_whole_has_none_that_is_larger_than_what_is_left(void **state) {
+  static const bool suits = true;
+  const struct share_pool pools[] = {{3, &suits, 4}};
+  struct share_claim claim = {
+      .least = 1, .min = 1, .wanted = 9, .max = 9, .weight = 1, .budget = 1, .takes_whole = true};
+  uint64_t budget = 3;
+  const struct share_supply supply = {
+      .pools = pools, .n = 1, .n_kinds = 1, .budgets = &budget, .n_budgets = 1};
+  struct share share;
+  (void)state;
+  share_workers(&claim, 1, &supply, &share);
+  assert_int_equal(share.workers, 0);
+  assert_true(share.is_capped);
+  budget = 11;
+  share_workers(&claim, 1, &supply, &share);
+  assert_int_equal(share.workers, 2);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, core_setup, core_teardown)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(quotas_are_of_a_tenant_or_of_each_that_has_none),
+      cmocka_unit_test(what_is_no_quota_is_refused_with_what_is_wrong),
+      cmocka_unit_test(a_refusal_says_which_quota_how_much_is_used_and_what_to_do),
+      cmocka_unit_test(shares_end_where_a_budget_is_spent),
+      cmocka_unit_test(a_claim_that_takes_workers_whole_has_none_that_is_larger_than_what_is_left),
+      TEST(live_runs_their_memory_and_what_they_store_count_for_their_tenant),
+      TEST(executors_beyond_the_quota_are_for_others_and_the_queue_says_why),
+      TEST(runs_of_a_tenant_share_a_worker_within_its_quota),
+      TEST(a_worker_with_more_executors_than_the_quota_lends_some_of_them),
+  };
+  log_set_level(LOG_ERROR);
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

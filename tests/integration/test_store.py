@@ -385,7 +385,7 @@ def test_nobody_there_is_unavailable():
         assert_refused(f"redis+unix://{folder.file('no.sock')}", "UNAVAILABLE", "no.sock: nobody answers")
         assert_refused(f"redis+sentinel://{redis.address}/main", "UNAVAILABLE", "nobody answers")
         assert_refused(f"redis+cluster://{redis.address}", "UNAVAILABLE", "nobody answers")
-        assert_refused("redis://no.such.host.invalid", "UNAVAILABLE", "cannot be resolved")
+        assert_refused("rediss://no.such.host.invalid", "UNAVAILABLE", "cannot be resolved")
 
 
 def test_other_peoples_keys_are_left_alone():

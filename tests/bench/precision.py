@@ -6,7 +6,7 @@ import subprocess
 
 from harness import Folder, program, weir
 
-ROUNDS, STEPS = 5, 5
+ROUNDS, STEPS = 5, 3
 # name, options of `weir model`, samples
 MODELS = (("lenet", (), 128), ("mlp", ("--hidden", "1024,1024"), 128), ("resnet18", ("--input", "3,32,32"), 32),
           ("mobilenet_v2", ("--input", "3,64,64"), 32),

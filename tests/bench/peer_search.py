@@ -23,7 +23,7 @@ from hpbandster.optimizers.config_generators.bohb import BOHB
 from scipy.stats import mannwhitneyu
 
 SEEDS, SEEDS_OF_GP, TRIALS, RATIO, LEVEL, FLOOR = 60, 20, 100, 1.25, 0.05, 1e-4
-LIMIT_SECONDS = 120
+LIMIT_SECONDS = 300
 ALPHA = numpy.array([1.0, 1.2, 3.0, 3.2])
 A = numpy.array([[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.7, 10, 17, 8],
                  [17, 8, 0.05, 10, 0.1, 14]])

@@ -26,7 +26,7 @@ from hpbandster.optimizers.config_generators.bohb import BOHB
 from scipy.stats import mannwhitneyu
 
 SEEDS, EPOCHS, RATIO, LEVEL, FLOOR = int(os.environ.get("WEIR_BENCH_SEEDS", "100")), 810, 1.25, 0.05, 0.002
-LIMIT_SECONDS = 240
+LIMIT_SECONDS = 480
 SIZES, RUNGS, ETA = (8, 4, 4, 4), (1, 3, 9, 27), 3
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "search_table.csv")
 SAMPLERS = {"random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
@@ -92,6 +92,7 @@ def optuna_finds(sampler, pruner, seed):
 
 def hpbandster_finds(seed):
     """HyperBand's iterations as hpbandster.optimizers.BOHB makes them, without its servers and workers."""
+    warnings.simplefilter("ignore")
     numpy.random.seed(seed)
     space = ConfigSpace.ConfigurationSpace(seed=seed)
     for i in range(len(SIZES)):

@@ -19,7 +19,8 @@ static void rename_run(Weir__RunSpec *spec) {
 /* What it takes to train is not looked at, but for the optimizer: its groups say what is frozen. */
 static void train_nothing(Weir__RunSpec *spec) {
   Weir__TrainSpec *train = spec->train;
-  train->has_epochs = train->has_hold = train->has_clip_norm = train->has_clip_value = false;
+  train->has_epochs = train->has_hold = train->has_hold_epochs = false;
+  train->has_clip_norm = train->has_clip_value = false;
   train->has_steps = true;
   train->steps = 0;
   message_free(train->average);
@@ -117,7 +118,7 @@ static void metrics_set(Weir__RunSpec *spec, const char *names) {
     weir__eval_spec__init(eval);
   }
   eval->has_every_steps = false;
-  eval->n_at = 0; /* its array goes with the message */
+  eval->n_at = eval->n_at_epochs = 0; /* their arrays go with the message */
   if (!names)
     return;
   free_names(eval->metrics, eval->n_metrics);

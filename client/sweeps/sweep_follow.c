@@ -19,6 +19,7 @@
 #include "common/base/memory.h"
 #include "common/base/message.h"
 #include "common/base/text.h"
+#include "common/sweep/sweep_unit.h"
 
 enum { ASK_MS = 300, AWAY_MS = 60000 };
 
@@ -325,8 +326,8 @@ static char *trial_line(const Weir__SweepInfo *info, const Weir__SweepTrial *tri
     fprintf(line, "%s{\"rung\":%zu", i ? "," : "", i);
     if (schedule && i < schedule->n_rungs)
       fprintf(line, ",\"steps\":%" PRIu64, sweep_run_step_at(info, trial, i + 1));
-    if (schedule && i < schedule->n_rungs && trial->batch > 0)
-      fprintf(line, ",\"samples\":%" PRIu64, schedule->rungs[i]);
+    if (schedule && i < schedule->n_rungs && sweep_unit_of(schedule) != SWEEP_STEPS)
+      fprintf(line, ",\"%s\":%" PRIu64, schedule->unit, schedule->rungs[i]);
     fprintf(line, ",\"value\":%s", text_number(trial->results[i], number));
     print_others(line, info, trial, i);
     fputc('}', line);
@@ -388,6 +389,21 @@ static int append_lineage(const Weir__SweepInfo *info, const Weir__SweepTrial *b
   return fclose(file) ? err_errno(err, errno, "cannot write '%s'", path) : 0;
 }
 
+/* As long as the trial; in place of what the run spec says. Returns how many. */
+static int length_settings(const Weir__SweepInfo *info, const Weir__SweepTrial *best,
+                           const Weir__TrainSpec *train, char **out) {
+  const Weir__SweepSchedule *schedule = info->spec->schedule;
+  const bool is_by_epochs = sweep_unit_of(schedule) == SWEEP_EPOCHS;
+  int n = 0;
+  if (is_by_epochs ? train->has_steps : train->has_epochs)
+    out[n++] = mem_strdup(is_by_epochs ? "train.steps=null" : "train.epochs=null");
+  if (is_by_epochs)
+    out[n++] = mem_printf("train.epochs=%" PRIu64, schedule->rungs[schedule->n_rungs - 1]);
+  else
+    out[n++] = mem_printf("train.steps=%" PRIu64, sweep_run_step_at(info, best, schedule->n_rungs));
+  return n;
+}
+
 static int write_best_spec(const Weir__SweepInfo *info, const Weir__SweepTrial *best,
                            const struct sweep_submission *sweep, const char *path, struct err *err) {
   const Weir__SweepSchedule *schedule = info->spec->schedule;
@@ -395,11 +411,7 @@ static int write_best_spec(const Weir__SweepInfo *info, const Weir__SweepTrial *
   char **settings = mem_new((best->n_values + 3) * sizeof *settings);
   char *model = sweep_submission_model(sweep, best);
   struct spec_source source = {.file = submission->path, .settings = (const char *const *)settings};
-  int n = 0;
-  if (schedule->n_rungs && submission->spec->train->has_epochs)
-    settings[n++] = mem_strdup("train.epochs=null");
-  if (schedule->n_rungs)
-    settings[n++] = mem_printf("train.steps=%" PRIu64, sweep_run_step_at(info, best, schedule->n_rungs));
+  int n = schedule->n_rungs ? length_settings(info, best, submission->spec->train, settings) : 0;
   for (size_t i = 0; i < best->n_values; i++)
     settings[n++] = mem_printf("%s=%s", best->values[i]->path, best->values[i]->value);
   settings[n++] = mem_printf("model.onnx=%s", model);

@@ -10,6 +10,7 @@
 #include "client/sweeps/sweep_objectives.h"
 #include "common/base/memory.h"
 #include "common/base/text.h"
+#include "common/sweep/sweep_unit.h"
 
 enum { RUNGS_SHOWN = 6 };
 
@@ -32,13 +33,12 @@ uint64_t sweep_steps_at(const Weir__SweepInfo *info, size_t n_results) {
 }
 
 uint64_t sweep_run_step_at(const Weir__SweepInfo *info, const Weir__SweepTrial *trial, size_t n_results) {
-  uint64_t at = sweep_steps_at(info, n_results);
-  return trial->batch > 0 ? (at + trial->batch - 1) / trial->batch : at;
+  return sweep_unit_step(sweep_unit_of(info->spec ? info->spec->schedule : NULL),
+                         sweep_steps_at(info, n_results), trial->batch, trial->train_samples);
 }
 
 const char *sweep_unit(const Weir__SweepInfo *info) {
-  const Weir__SweepSchedule *schedule = info->spec ? info->spec->schedule : NULL;
-  return schedule && schedule->unit && strcmp(schedule->unit, "samples") == 0 ? "sample" : "step";
+  return sweep_unit_one(sweep_unit_of(info->spec ? info->spec->schedule : NULL));
 }
 
 bool sweep_came_to(const Weir__SweepTrial *trial, size_t rung) {

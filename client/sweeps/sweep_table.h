@@ -30,9 +30,9 @@ const Weir__SweepTrial *sweep_find_trial(const Weir__SweepInfo *info, uint32_t n
 bool sweep_is_max(const Weir__SweepInfo *info); /* the objective's goal */
 /* The rung of an n_results-th result, in the unit of rungs; 0: not known. */
 uint64_t sweep_steps_at(const Weir__SweepInfo *info, size_t n_results);
-/* The same as a step of the trial's run. */
+/* The same as a step of the trial's run, which has that result. */
 uint64_t sweep_run_step_at(const Weir__SweepInfo *info, const Weir__SweepTrial *trial, size_t n_results);
-const char *sweep_unit(const Weir__SweepInfo *info); /* of rungs: "step" or "sample" */
+const char *sweep_unit(const Weir__SweepInfo *info); /* of rungs: "step", "sample" or "epoch" */
 /* Whether the trial came to that rung itself: of a fork the first results are its parent's. */
 bool sweep_came_to(const Weir__SweepTrial *trial, size_t rung);
 const char *sweep_number(double value, char text[OUTPUT_TEXT_MAX]); /* four digits: "0.8512", "0.000123" */

@@ -11,6 +11,7 @@
 #include "client/terminal/progress_text.h"
 #include "common/base/err.h"
 #include "common/base/memory.h"
+#include "common/sweep/sweep_unit.h"
 
 /* The present speed is told from so many seconds on. */
 #define SPEED_SECONDS 2.0
@@ -55,13 +56,23 @@ void sweep_view_update(struct sweep_view *view, const Weir__SweepInfo *info, dou
   }
 }
 
-/* Steps that the trial has begun and not made. */
+/* Where its run stands, in the unit of rungs. */
+static double place_of(const Weir__SweepInfo *info, const Weir__SweepTrial *trial,
+                       const Weir__SweepProgress *progress) {
+  const enum sweep_unit unit = sweep_unit_of(info->spec->schedule);
+  double samples = (double)progress->step * trial->batch;
+  if (unit == SWEEP_STEPS)
+    return (double)progress->step;
+  return unit == SWEEP_SAMPLES ? samples : samples / fmax((double)progress->train_samples, 1);
+}
+
+/* What the trial has begun and not made, in the unit of rungs. */
 static double steps_ahead(const Weir__SweepInfo *info, const Weir__SweepTrial *trial) {
   double from = (double)sweep_steps_at(info, trial->n_results);
   double to = (double)sweep_steps_at(info, trial->n_results + 1), at = from;
   for (size_t i = 0; i < info->n_progress; i++)
     if (info->progress[i]->trial == trial->number)
-      at = (double)info->progress[i]->step * (trial->batch > 0 ? trial->batch : 1);
+      at = place_of(info, trial, info->progress[i]);
   return to - fmin(fmax(at, from), to);
 }
 
@@ -201,8 +212,9 @@ static void print_counts(FILE *file, const Weir__SweepInfo *info) {
 /* How many trials came to each rung, and the best value there. */
 static void print_rungs(FILE *file, const Weir__SweepInfo *info) {
   const Weir__SweepSchedule *schedule = info->spec->schedule;
-  bool is_by_step = strcmp(sweep_unit(info), "step") == 0;
-  const char *const headings[] = {is_by_step ? ">STEP" : ">SAMPLE", ">TRIALS", ">ON THE WAY", ">BEST", NULL};
+  static const char *const units[] = {
+      [SWEEP_STEPS] = ">STEP", [SWEEP_SAMPLES] = ">SAMPLE", [SWEEP_EPOCHS] = ">EPOCH"};
+  const char *const headings[] = {units[sweep_unit_of(schedule)], ">TRIALS", ">ON THE WAY", ">BEST", NULL};
   bool is_max = sweep_is_max(info);
   struct table table;
   if (schedule->n_rungs == 0)
@@ -247,12 +259,19 @@ const char *sweep_sparkline(const float *values, int n, bool is_unicode, char te
   return text;
 }
 
+/* The step of the trial's run at an n_results-th result; 0: not known. */
+static uint64_t step_at(const Weir__SweepInfo *info, const Weir__SweepTrial *trial,
+                        const Weir__SweepProgress *progress, size_t n_results) {
+  return sweep_unit_step(sweep_unit_of(info->spec->schedule), sweep_steps_at(info, n_results), trial->batch,
+                         progress->train_samples);
+}
+
 /* The trial's way to its next rung, or to its end. */
 static void progress_text(const Weir__SweepInfo *info, const Weir__SweepTrial *trial,
                           const Weir__SweepProgress *progress, const struct live_style *style,
                           char text[PROGRESS_BAR_MAX + 64]) {
-  uint64_t from = sweep_run_step_at(info, trial, trial->n_results);
-  uint64_t to = sweep_run_step_at(info, trial, trial->n_results + 1);
+  uint64_t from = step_at(info, trial, progress, trial->n_results);
+  uint64_t to = step_at(info, trial, progress, trial->n_results + 1);
   char bar[PROGRESS_BAR_MAX];
   if (to == 0)
     to = progress->steps;

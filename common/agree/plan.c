@@ -20,20 +20,53 @@ void plan_split(const Weir__DataSpec *data, uint64_t samples, uint64_t *train, u
   *eval = samples - *train;
 }
 
-static void read_eval_at(struct plan *plan, const Weir__EvalSpec *eval) {
-  plan->n_eval_at = eval ? (uint32_t)eval->n_at : 0;
-  for (uint32_t i = 0; i < plan->n_eval_at; i++)
-    plan->eval_at[i] = eval->at[i];
+uint64_t plan_epochs_end(double epochs, uint64_t train_samples, uint32_t batch) {
+  return (uint64_t)floor(epochs * (double)train_samples / batch);
+}
+
+/* A key's epochs. */
+static int find_end(const struct plan *plan, const char *key, double epochs, uint64_t *version,
+                    struct err *err) {
+  *version = plan_epochs_end(epochs, plan->train_samples, plan->batch);
+  return *version > 0 ? 0
+                      : err_set(err, ERR_INVALID, "%s: %g epochs of %" PRIu64 " samples make no batch of %u",
+                                key, epochs, plan->train_samples, plan->batch);
+}
+
+static int read_eval_at(struct plan *plan, const Weir__EvalSpec *eval, struct err *err) {
+  for (size_t i = 0; eval && i < eval->n_at; i++)
+    plan->eval_at[plan->n_eval_at++] = eval->at[i];
+  for (size_t i = 0; eval && i < eval->n_at_epochs; i++)
+    if (find_end(plan, "eval.at_epochs", eval->at_epochs[i], &plan->eval_at[plan->n_eval_at++], err))
+      return err->code;
+  return 0;
 }
 
 /* What the spec says of versions, now that it is known how many there are. */
-static int check_versions(const struct plan *plan, const Weir__TrainSpec *train, struct err *err) {
-  uint64_t last_at = plan->n_eval_at ? plan->eval_at[plan->n_eval_at - 1] : 0;
+static int check_versions(struct plan *plan, const Weir__RunSpec *spec, struct err *err) {
+  const Weir__TrainSpec *train = spec->train;
+  uint64_t last_at, hold;
+  if (read_eval_at(plan, spec->eval, err))
+    return err->code;
+  last_at = plan->n_eval_at ? plan->eval_at[plan->n_eval_at - 1] : 0;
   if (last_at > plan->steps)
-    return err_set(err, ERR_INVALID,
-                   "eval.at: there will be no version %" PRIu64 ", the run's last is %" PRIu64, last_at,
-                   plan->steps);
-  return train->has_hold ? plan_check_hold(plan, train->hold, err) : 0;
+    return err_set(err, ERR_INVALID, "%s: there will be no version %" PRIu64 ", the run's last is %" PRIu64,
+                   spec->eval->n_at ? "eval.at" : "eval.at_epochs", last_at, plan->steps);
+  if (train->has_hold)
+    return plan_check_hold(plan, train->hold, err);
+  if (!train->has_hold_epochs)
+    return 0;
+  if (find_end(plan, "train.hold_epochs", train->hold_epochs, &hold, err))
+    return err->code;
+  return plan_check_hold(plan, hold, err) ? err_prefix(err, "train.hold_epochs") : 0;
+}
+
+void plan_fix_hold(const struct plan *plan, Weir__TrainSpec *train) {
+  if (!train->has_hold_epochs)
+    return;
+  train->has_hold = true;
+  train->hold = plan_epochs_end(train->hold_epochs, plan->train_samples, plan->batch);
+  train->has_hold_epochs = false;
 }
 
 int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_samples, uint64_t eval_samples,
@@ -51,11 +84,10 @@ int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_sampl
                         .is_split = spec->data->n_split > 0,
                         .seed = train->seed,
                         .split_seed = spec->data->has_split_seed ? spec->data->split_seed : train->seed};
-  read_eval_at(plan, spec->eval);
   plan->eval_chunk_samples = plan_eval_chunk_samples(plan->microbatch_samples);
   plan->eval_chunks = (uint32_t)((eval_samples + plan->eval_chunk_samples - 1) / plan->eval_chunk_samples);
   plan->steps =
-      train->has_steps ? train->steps : (uint64_t)floor(train->epochs * (double)train_samples / train->batch);
+      train->has_steps ? train->steps : plan_epochs_end(train->epochs, train_samples, train->batch);
   if (plan->is_split && (train_samples == 0 || eval_samples == 0))
     return err_set(err, ERR_INVALID, "data.split: %llu and %llu samples; each part needs one at least",
                    (unsigned long long)train_samples, (unsigned long long)eval_samples);
@@ -69,7 +101,7 @@ int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_sampl
     return err_set(err, ERR_INVALID,
                    "train: %g epochs of %llu samples make no batch of %u: nothing would be trained",
                    train->epochs, (unsigned long long)train_samples, train->batch);
-  return check_versions(plan, train, err);
+  return check_versions(plan, spec, err);
 }
 
 uint32_t plan_eval_chunk_samples(uint32_t microbatch_samples) {

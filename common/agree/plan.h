@@ -9,8 +9,8 @@
 #include "common/base/err.h"
 #include "spec.pb-c.h"
 
-/* So many versions can be named by eval.at. */
-enum { PLAN_EVAL_AT_MAX = 64 };
+/* So many versions can be named by eval.at, or by eval.at_epochs. */
+enum { PLAN_EVAL_AT_MAX = 64, PLAN_EPOCHS_MAX = 1000000 };
 
 struct plan {
   uint64_t train_samples, eval_samples; /* train_samples 0: no plan yet; eval_samples 0: no eval set */
@@ -20,7 +20,7 @@ struct plan {
   uint32_t microbatches;                /* V */
   uint32_t microbatch_samples;          /* batch / V */
   uint64_t eval_every_steps;            /* 0: after each epoch */
-  uint64_t eval_at[PLAN_EVAL_AT_MAX];   /* [n_eval_at], ascending: versions that are evaluated besides */
+  uint64_t eval_at[PLAN_EVAL_AT_MAX];   /* [n_eval_at], the lowest first: evaluated besides */
   uint32_t n_eval_at;
   uint64_t checkpoint_every_steps; /* 0: not by steps */
   bool checkpoints_evaluated;      /* the best evaluated versions are kept */
@@ -35,13 +35,22 @@ struct plan {
 void plan_split(const Weir__DataSpec *data, uint64_t samples, uint64_t *train, uint64_t *eval);
 
 /* Errors: INVALID when there is nothing to train, or of a run without steps to evaluate, or when a part of a
-   split has no sample; when eval.at names a version that there will not be; those of plan_check_hold for the
-   spec's hold. The spec has passed spec_check. */
+   split has no sample; when eval.at names a version that there will not be, or eval.at_epochs or
+   train.hold_epochs the end of too few epochs for a step; those of plan_check_hold for the spec's hold. The
+   spec has passed spec_check. */
 int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_samples, uint64_t eval_samples,
               struct err *err);
 
 /* Samples of an eval chunk whose executions have so many: a multiple of that, at least 128. */
 uint32_t plan_eval_chunk_samples(uint32_t microbatch_samples);
+
+/* The last version that is made of so many epochs alone: of their samples those that fill no batch are left
+   out. */
+uint64_t plan_epochs_end(double epochs, uint64_t train_samples, uint32_t batch);
+
+/* Puts train.hold in place of train.hold_epochs, if the spec has that. train: of the spec of which the plan is
+   made. */
+void plan_fix_hold(const struct plan *plan, Weir__TrainSpec *train);
 
 bool plan_is_known(const struct plan *plan); /* false of a zeroed one */
 

@@ -226,8 +226,8 @@ static int check_train(const Weir__TrainSpec *train, bool has_eval, struct err *
     return spec_bad(err, "train", "is missing");
   if (train->has_epochs == train->has_steps)
     return spec_bad(err, "train", "needs either epochs or steps");
-  if (train->has_epochs && !(train->epochs > 0 && train->epochs <= 1e6))
-    return spec_bad(err, "train.epochs", "must be above 0 and at most 1000000");
+  if (train->has_epochs && !(train->epochs > 0 && train->epochs <= PLAN_EPOCHS_MAX))
+    return err_set(err, ERR_INVALID, "train.epochs: must be above 0 and at most %d", PLAN_EPOCHS_MAX);
   if (train->has_steps && train->steps > 1000000000)
     return spec_bad(err, "train.steps", "must be at most 1000000000");
   if (train->has_steps && train->steps == 0 && !has_eval)
@@ -292,13 +292,46 @@ static int check_eval_at(const Weir__EvalSpec *eval, bool has_eval, struct err *
   return ERR_OK;
 }
 
+static int check_eval_at_epochs(const Weir__EvalSpec *eval, bool has_eval, struct err *err) {
+  if (eval->n_at_epochs && eval->n_at)
+    return spec_bad(err, "eval.at_epochs", "is given beside eval.at: give one of them");
+  if (eval->n_at_epochs > PLAN_EVAL_AT_MAX)
+    return err_set(err, ERR_INVALID, "eval.at_epochs: %zu of them; at most %d", eval->n_at_epochs,
+                   PLAN_EVAL_AT_MAX);
+  for (size_t i = 0; i < eval->n_at_epochs; i++)
+    if (!(eval->at_epochs[i] > (i ? eval->at_epochs[i - 1] : 0) && eval->at_epochs[i] <= PLAN_EPOCHS_MAX))
+      return err_set(err, ERR_INVALID,
+                     "eval.at_epochs: wants epochs above 0 and up to %d, from the least, each once, as [1, 3]",
+                     PLAN_EPOCHS_MAX);
+  if (eval->n_at_epochs && !has_eval)
+    return spec_bad(err, "eval.at_epochs", "needs data.eval or data.split: there is nothing to evaluate");
+  return ERR_OK;
+}
+
 static int check_eval(const Weir__EvalSpec *eval, bool has_eval, struct err *err) {
   if (eval->has_every_steps && eval->every_steps == 0)
     return spec_bad(err, "eval.every_steps", "must be at least 1");
-  if (check_eval_at(eval, has_eval, err))
+  if (check_eval_at(eval, has_eval, err) || check_eval_at_epochs(eval, has_eval, err))
     return err->code;
   if (eval->n_metrics && !has_eval)
     return spec_bad(err, "eval.metrics", "needs data.eval or data.split: there is nothing to evaluate");
+  return ERR_OK;
+}
+
+/* What is told by epochs lies within those of the run. */
+static int check_epochs(const Weir__RunSpec *spec, struct err *err) {
+  const Weir__TrainSpec *train = spec->train;
+  size_t n = spec->eval ? spec->eval->n_at_epochs : 0;
+  double last = n ? spec->eval->at_epochs[n - 1] : 0;
+  if (train->has_hold_epochs && train->has_hold)
+    return spec_bad(err, "train.hold_epochs", "is given beside train.hold: give one of them");
+  if (train->has_hold_epochs && !(train->hold_epochs > 0 && train->hold_epochs <= PLAN_EPOCHS_MAX))
+    return err_set(err, ERR_INVALID, "train.hold_epochs: must be above 0 and at most %d", PLAN_EPOCHS_MAX);
+  if (train->has_epochs && train->has_hold_epochs && train->hold_epochs > train->epochs)
+    return err_set(err, ERR_INVALID, "train.hold_epochs: %g is above train.epochs, %g", train->hold_epochs,
+                   train->epochs);
+  if (train->has_epochs && last > train->epochs)
+    return err_set(err, ERR_INVALID, "eval.at_epochs: %g is above train.epochs, %g", last, train->epochs);
   return ERR_OK;
 }
 
@@ -317,7 +350,7 @@ static int check_versions(const Weir__RunSpec *spec, struct err *err) {
     return spec_bad(err, "train.hold", "must be at least 1: version 0 is the model as it is");
   if (train->has_steps)
     plan.steps = train->steps;
-  if (spec_evaluates(spec) && spec->eval && spec->eval->has_every_steps) {
+  if (spec_evaluates(spec) && spec->eval && spec->eval->has_every_steps && !spec->eval->n_at_epochs) {
     plan.eval_samples = 1;
     plan.eval_every_steps = spec->eval->every_steps;
     for (size_t i = 0; i < n_at; i++)
@@ -403,7 +436,8 @@ int spec_check(Weir__RunSpec *spec, struct err *err) {
   if (check_model(spec->model, err) || check_data(spec->data, err) ||
       check_train(spec->train, spec_evaluates(spec), err))
     return err->code;
-  if ((spec->eval && check_eval(spec->eval, spec_evaluates(spec), err)) || check_versions(spec, err))
+  if ((spec->eval && check_eval(spec->eval, spec_evaluates(spec), err)) || check_epochs(spec, err) ||
+      check_versions(spec, err))
     return err->code;
   if (spec->train->early_stopping &&
       check_early_stopping(spec->train->early_stopping, spec->eval, spec_evaluates(spec), err))

@@ -36,6 +36,15 @@ static int check_path(const char *setting, struct err *err) {
                  path, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
+/* What the run's hold is must be known. */
+static int check_hold(const Weir__RunSpec *spec, const char *setting, struct err *err) {
+  if (!spec->train->has_hold_epochs || !is_path(setting, strcspn(setting, "="), "train.hold"))
+    return 0;
+  return err_set(err, ERR_INVALID,
+                 "train.hold: the hold of this run is told by train.hold_epochs, and becomes a version when a "
+                 "worker has read the data: set it then");
+}
+
 /* The keys as they are, in YAML: all of them, for null takes away only what is there. */
 static void document_write(const Weir__RunSpec *spec, char out[DOCUMENT_BYTES]) {
   const Weir__WorkersSpec *workers = spec->workers;
@@ -97,7 +106,7 @@ int spec_set_live(Weir__RunSpec *spec, const char *const *settings, int n, struc
   Weir__RunSpec *read, *changed;
   char document[DOCUMENT_BYTES];
   for (int i = 0; i < n; i++)
-    if (check_path(settings[i], err))
+    if (check_path(settings[i], err) || check_hold(spec, settings[i], err))
       return err->code;
   document_write(spec, document);
   if (spec_read_text(&source, document, strlen(document), &read, err))

@@ -27,6 +27,9 @@ static void clear_versions(Weir__EvalSpec *eval) {
   free(eval->at);
   eval->at = NULL;
   eval->n_at = 0;
+  free(eval->at_epochs);
+  eval->at_epochs = NULL;
+  eval->n_at_epochs = 0;
 }
 
 /* Without what only servers, the coordinator and plans go by. Which tensors are trained is said by groups, so
@@ -37,7 +40,7 @@ static Weir__RunSpec *program_of(const Weir__RunSpec *spec) {
   clear_text(&copy->name);
   copy->has_priority = false;
   clear_message(&copy->checkpoint);
-  train->has_steps = train->has_epochs = train->has_hold = false;
+  train->has_steps = train->has_epochs = train->has_hold = train->has_hold_epochs = false;
   train->has_clip_norm = train->has_clip_value = false;
   clear_message(&train->schedule);
   clear_message(&train->early_stopping);

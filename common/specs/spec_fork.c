@@ -43,6 +43,7 @@ static bool may_differ(const char *path) {
                                            "train.clip_value",
                                            "train.collective",
                                            "train.hold",
+                                           "train.hold_epochs",
                                            "train.early_stopping"};
   for (size_t i = 0; i < sizeof free_paths / sizeof *free_paths; i++)
     if (strcmp(path, free_paths[i]) == 0)
@@ -54,7 +55,7 @@ int spec_fork(const Weir__RunSpec *parent, const struct spec_source *settings, c
               Weir__RunSpec **out, struct err *err) {
   Weir__RunSpec *spec, *base = spec_copy(parent);
   *out = NULL;
-  base->train->has_hold = false; /* it has its own */
+  base->train->has_hold = base->train->has_hold_epochs = false; /* it has its own */
   spec_with(base, settings, &spec, err);
   spec_free(base);
   if (err->code)

@@ -48,7 +48,7 @@ int sweep_new(const Weir__SweepSpec *spec, const Weir__RunSpec *base, struct swe
   for (size_t i = 0; i < spec->n_objectives; i++)
     sweep->are_max[i] = strcmp(spec->objectives[i]->goal, "max") == 0;
   sweep->is_by_arrival = strcmp(spec->order, "arrival") == 0;
-  sweep->is_by_samples = strcmp(schedule->unit, "samples") == 0;
+  sweep->unit = sweep_unit_of(schedule);
   sweep->n_rungs = schedule->n_rungs ? (int)schedule->n_rungs : 1;
   for (size_t i = 0; i < schedule->n_rungs; i++)
     sweep->rungs[i] = schedule->rungs[i];
@@ -145,6 +145,8 @@ static Weir__SweepRecord *record_result(const struct sweep *sweep, const struct 
   record->result->rung = (uint32_t)trial->n_results;
   if (trial->known) {
     record->result->value = mem_strdup(trial->known);
+    record->result->has_train_samples = sweep->unit == SWEEP_EPOCHS;
+    record->result->train_samples = trial->known_samples;
     add_others(trial, sweep->n_objectives - 1, record->result);
     add_repeats(sweep, trial, record->result);
   } else {
@@ -353,7 +355,7 @@ static const char *constraint_failure(const struct sweep *sweep, double value) {
 static bool find_outcome(const struct sweep *sweep, const struct sweep_trial *trial,
                          struct sweep_outcome *out) {
   double n = sweep->spec->repeats;
-  *out = (struct sweep_outcome){0};
+  *out = (struct sweep_outcome){.train_samples = trial->repeats[0].outcome.train_samples};
   for (uint32_t r = 0; r < sweep->spec->repeats; r++) {
     const struct sweep_outcome *outcome = &trial->repeats[r].outcome;
     if (!trial->repeats[r].is_told)
@@ -389,6 +391,7 @@ static void trial_know(struct sweep *sweep, struct sweep_trial *trial, const str
     trial->known_bad_input = outcome->is_bad_input;
   } else {
     trial->known = mem_strdup(text_number(outcome->value, text));
+    trial->known_samples = outcome->train_samples;
     memcpy(trial->known_others, outcome->others, sizeof trial->known_others);
   }
 }

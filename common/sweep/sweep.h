@@ -11,6 +11,7 @@
 
 #include "common/base/err.h"
 #include "common/sweep/searcher.h"
+#include "common/sweep/sweep_unit.h"
 #include "spec.pb-c.h"
 #include "sweep.pb-c.h"
 
@@ -36,6 +37,7 @@ struct sweep_outcome {
   double value;                            /* of the objective, */
   double others[SWEEP_OBJECTIVES_MAX - 1]; /* and of those behind the first */
   double bounded;                          /* of the constraint's metric, where there is a constraint */
+  uint64_t train_samples;                  /* of an epoch of the run's data */
   const char *failure; /* in its place: why there is none, a literal that any cluster would say; else NULL */
   bool is_bad_input;   /* with failure: the trial's values cannot be used */
 };
@@ -57,6 +59,7 @@ struct sweep_trial {
   bool is_bad_input;
   enum sweep_trial_state state;
   uint32_t batch;               /* samples of a step */
+  uint64_t train_samples;       /* of an epoch, by epochs; 0: it has no result yet */
   double cost;                  /* in virtual time, of a step; of the whole trial where there are no rungs */
   double end;                   /* in virtual time, of what it computes now */
   struct sweep_repeat *repeats; /* [spec->repeats] what was told of that; NULL: nothing */
@@ -64,6 +67,7 @@ struct sweep_trial {
   uint64_t told; /* how many outcomes the sweep knew before this one */
   char *known;   /* the value's text; NULL: it has failed */
   double known_others[SWEEP_OBJECTIVES_MAX - 1];
+  uint64_t known_samples; /* train_samples */
   char *known_failure;
   bool known_bad_input;
 };
@@ -106,7 +110,7 @@ struct sweep {
   bool is_max;                        /* the first one's */
   bool costs_differ;                  /* between trials, by their spec alone */
   struct sweep_model *models; /* [1 + files of the space] the run spec's first; NULL: they were not told */
-  bool is_by_samples;         /* rungs are numbers of samples, not of steps */
+  enum sweep_unit unit;       /* of rungs */
   uint64_t rungs[SWEEP_RUNGS_MAX]; /* ascending; a single 0: the end of the run, whatever step that is */
   int n_rungs;
   struct sweep_trial *trials;
@@ -186,9 +190,10 @@ int sweep_repeat_spec(const struct sweep *sweep, const struct sweep_trial *trial
 /* Errors: INVALID, naming what does not go with several repeats. */
 int sweep_check_repeats(const Weir__SweepSpec *spec, struct err *err);
 
-/* The version of the trial's run at a rung: by samples, the first that has seen so many. 0: the run's last,
-   where there are no rungs. */
-uint64_t sweep_rung_step(const struct sweep *sweep, const struct sweep_trial *trial, int rung);
+/* The version of the trial's run at a rung (sweep_unit.h). train_samples: of an epoch of the run's data, which
+   only rungs in epochs ask for. 0: the run's last, where there are no rungs. */
+uint64_t sweep_rung_step(const struct sweep *sweep, const struct sweep_trial *trial, int rung,
+                         uint64_t train_samples);
 
 /* The trial that is best so far: among those that have come furthest and have not failed, the one with the
    best value there; of several objectives by the first, then by the next. NULL: none has a result. */

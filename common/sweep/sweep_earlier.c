@@ -48,16 +48,25 @@ static int check_objective(const struct learning *learning, struct err *err) {
                  learning->other->id, its->metric, its->goal, own->metric, own->goal);
 }
 
-/* How long a trial is that goes on to a rung: in steps, or, where that is told by epochs, in minus epochs; 0:
-   its values say that. */
-static double rung_length(const struct sweep *sweep, int rung) {
+/* How long a trial is that goes on to a rung. */
+struct length {
+  enum sweep_unit unit;
+  double count; /* 0: its values say that */
+};
+
+static struct length rung_length(const struct sweep *sweep, int rung) {
   const Weir__TrainSpec *train = sweep->base->train;
   if (sweep->rungs[rung] > 0)
-    return (double)sweep->rungs[rung];
+    return (struct length){sweep->unit, (double)sweep->rungs[rung]};
   if (space_find(sweep->space, "train") >= 0 || space_find(sweep->space, "train.steps") >= 0 ||
       space_find(sweep->space, "train.epochs") >= 0)
-    return 0;
-  return train->has_steps ? (double)train->steps : -train->epochs;
+    return (struct length){SWEEP_STEPS, 0};
+  return train->has_steps ? (struct length){SWEEP_STEPS, (double)train->steps}
+                          : (struct length){SWEEP_EPOCHS, train->epochs};
+}
+
+static bool are_as_long(struct length a, struct length b) {
+  return a.unit == b.unit && a.count == b.count;
 }
 
 static void match_rungs(struct learning *learning) {
@@ -65,7 +74,7 @@ static void match_rungs(struct learning *learning) {
   for (int i = 0; i < its->n_rungs; i++) {
     learning->rungs[i] = -1;
     for (int r = 0; r < own->n_rungs; r++)
-      if (own->is_by_samples == its->is_by_samples && rung_length(own, r) == rung_length(its, i))
+      if (are_as_long(rung_length(own, r), rung_length(its, i)))
         learning->rungs[i] = r;
   }
 }

@@ -92,8 +92,8 @@ static int read_values(const struct space *space, const struct values *values, s
   return 0;
 }
 
-/* Samples of a step, or, where there are no rungs, of all steps; by epochs they are counted in passes over
-   the data. A trial whose values do not go together takes as long as one of the base. Where trials have
+/* Of a step, its samples, or of a sample or an epoch one, as rungs count; where there are no rungs, of the
+   whole trial, whose samples are counted in passes over the data where it is told by epochs. A trial whose values do not go together takes as long as one of the base. Where trials have
    several models, a sample is worth its multiply-adds. */
 static double find_cost(const struct sweep *sweep, const struct sweep_trial *trial) {
   Weir__RunSpec *spec = NULL;
@@ -102,7 +102,7 @@ static double find_cost(const struct sweep *sweep, const struct sweep_trial *tri
   double cost;
   if (sweep->costs_differ && sweep_trial_spec(sweep, trial, &spec, &ignored) == 0)
     train = spec->train;
-  cost = sweep->rungs[0] > 0 ? (sweep->is_by_samples ? 1 : train->batch)
+  cost = sweep->rungs[0] > 0 ? (sweep->unit == SWEEP_STEPS ? train->batch : 1)
          : train->has_steps  ? (double)train->steps * train->batch
                              : train->epochs;
   if (sweep->models)
@@ -116,7 +116,7 @@ static uint32_t find_batch(const struct sweep *sweep, const struct sweep_trial *
   Weir__RunSpec *spec = NULL;
   struct err ignored = ERR_NONE;
   uint32_t batch = sweep->base->train->batch;
-  if (sweep->is_by_samples && sweep->costs_differ && sweep_trial_spec(sweep, trial, &spec, &ignored) == 0)
+  if (sweep->unit != SWEEP_STEPS && sweep->costs_differ && sweep_trial_spec(sweep, trial, &spec, &ignored) == 0)
     batch = spec->train->batch;
   spec_free(spec);
   return batch;
@@ -259,6 +259,9 @@ static int check_result(const struct sweep *sweep, const struct sweep_trial *tri
   if (!result->failure && result->n_repeats != (repeats > 1 ? repeats : 0))
     return err_set(err, ERR_CORRUPT, "the result of trial %u has %zu repeats, of %u", result->trial,
                    result->n_repeats, repeats);
+  if (!result->failure && sweep->unit == SWEEP_EPOCHS && result->train_samples == 0)
+    return err_set(err, ERR_CORRUPT, "the result of trial %u does not say of how many samples its epochs are",
+                   result->trial);
   return 0;
 }
 
@@ -283,6 +286,7 @@ static int apply_result(struct sweep *sweep, const Weir__SweepResult *result, st
     front_take_failure(sweep, trial);
     return 0;
   }
+  trial->train_samples = result->train_samples;
   trial->results[trial->n_results] =
       (struct sweep_result){.steps = sweep->rungs[trial->n_results], .value = sweep->is_max ? -value : value};
   memcpy(trial->others + (size_t)trial->n_results * n_others(sweep), others,
@@ -328,6 +332,7 @@ static int apply_fork(struct sweep *sweep, const Weir__SweepFork *fork, struct e
   replaced->replaced = (int)fork->rung;
   trial->parent = (int)fork->parent;
   trial->begin = trial->n_results = parent->n_results;
+  trial->train_samples = parent->train_samples;
   memcpy(trial->results, parent->results, (size_t)parent->n_results * sizeof *trial->results);
   trial_begin(sweep, trial);
   return 0;

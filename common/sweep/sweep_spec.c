@@ -10,11 +10,11 @@
 #include "common/base/message.h"
 #include "common/sweep/scheduler.h"
 #include "common/sweep/searcher.h"
+#include "common/sweep/sweep_unit.h"
 #include "model/metrics/metric.h"
 
 enum { NAME_LENGTH_MAX = 30, POINTS_MAX = 1000 };
 
-static int check_not_there(const Weir__SweepSpec *spec, struct err *err);
 static int check_schedule(const Weir__SweepSpec *spec, struct err *err);
 static int check_budget(const Weir__SweepSpec *spec, struct err *err);
 static int check_space(Weir__SweepSpec *spec, struct err *err);
@@ -139,30 +139,18 @@ int sweep_spec_check(Weir__SweepSpec *spec, struct err *err) {
   if (spec->concurrency == 0 || spec->concurrency > SWEEP_CONCURRENCY_MAX)
     return err_set(err, ERR_INVALID, "concurrency: %u is not from 1 to %d", spec->concurrency,
                    SWEEP_CONCURRENCY_MAX);
-  return check_not_there(spec, err) || sweep_check_repeats(spec, err) || check_schedule(spec, err) ||
-                 check_budget(spec, err) || check_space(spec, err)
+  return sweep_check_repeats(spec, err) || check_schedule(spec, err) || check_budget(spec, err) ||
+                 check_space(spec, err)
              ? (int)err->code
              : 0;
 }
 
-static bool is_by_samples(const Weir__SweepSpec *spec) {
-  return strcmp(spec->schedule->unit, "samples") == 0;
-}
-
-/* What users of other programs may look for. */
-static int check_not_there(const Weir__SweepSpec *spec, struct err *err) {
-  if (strcmp(spec->schedule->unit, "epochs") == 0)
-    return err_set(
-        err, ERR_INVALID,
-        "schedule.unit: how many samples an epoch has, only the data tells: give rungs in samples");
-  if (strcmp(spec->schedule->unit, "steps") != 0 && !is_by_samples(spec))
-    return err_set(err, ERR_INVALID, "schedule.unit: '%.60s' is not known (known: steps, samples)",
-                   spec->schedule->unit);
-  return 0;
-}
-
 static int check_schedule(const Weir__SweepSpec *spec, struct err *err) {
   const Weir__SweepSchedule *schedule = spec->schedule;
+  enum sweep_unit unit;
+  if (!sweep_unit_find(schedule->unit, &unit))
+    return err_set(err, ERR_INVALID, "schedule.unit: '%.60s' is not known (known: steps, samples, epochs)",
+                   schedule->unit);
   if (schedule->n_rungs > SWEEP_RUNGS_MAX)
     return err_set(err, ERR_INVALID, "schedule.rungs: %zu rungs; at most %d", schedule->n_rungs,
                    SWEEP_RUNGS_MAX);
@@ -224,7 +212,8 @@ static int check_space(Weir__SweepSpec *spec, struct err *err) {
       err_set(err, ERR_INVALID, "space.%s: files: only model.onnx is a file", path);
     else if (strcmp(path, "name") == 0 || strcmp(path, "model") == 0)
       err_set(err, ERR_INVALID, "space.%s: it is the same for all trials", path);
-    else if (strcmp(path, "train.hold") == 0 || strcmp(path, "eval.at") == 0)
+    else if (strcmp(path, "train.hold") == 0 || strcmp(path, "train.hold_epochs") == 0 ||
+             strcmp(path, "eval.at") == 0 || strcmp(path, "eval.at_epochs") == 0)
       err_set(err, ERR_INVALID, "space.%s: schedule.rungs say where trials are held and evaluated", path);
     else if ((spec->schedule->n_rungs > 0 || spec->schedule->has_interval) &&
              (strcmp(path, "train.steps") == 0 || strcmp(path, "train.epochs") == 0))
@@ -306,14 +295,16 @@ static int check_metrics(const Weir__SweepSpec *spec, const Weir__RunSpec *base,
 
 /* What trials are given by the sweep. */
 static int check_own(const Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err) {
-  if (base->train->has_hold)
+  if (base->train->has_hold || base->train->has_hold_epochs)
     return err_set(
         err, ERR_INVALID,
-        "spec: the run spec has train.hold, and trials are held by schedule.rungs alone: take it away");
-  if (spec->schedule->n_rungs > 0 && base->eval && base->eval->n_at > 0)
+        "spec: the run spec has %s, and trials are held by schedule.rungs alone: take it away",
+        base->train->has_hold ? "train.hold" : "train.hold_epochs");
+  if (spec->schedule->n_rungs > 0 && base->eval && base->eval->n_at + base->eval->n_at_epochs > 0)
     return err_set(
         err, ERR_INVALID,
-        "spec: the run spec has eval.at, and trials are evaluated by schedule.rungs: take it away");
+        "spec: the run spec has %s, and trials are evaluated by schedule.rungs: take it away",
+        base->eval->n_at ? "eval.at" : "eval.at_epochs");
   return 0;
 }
 
@@ -324,27 +315,44 @@ int sweep_spec_check_base(Weir__SweepSpec *spec, const Weir__RunSpec *base, stru
   return sweep_check_values(spec, base, err);
 }
 
-/* One at each multiple of the interval, and the run's last step. */
-static int make_rungs(Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err) {
-  Weir__SweepSchedule *schedule = spec->schedule;
-  uint64_t last = base->train->steps, n;
-  if (is_by_samples(spec) && __builtin_mul_overflow(last, base->train->batch, &last))
-    last = UINT64_MAX;
-  if (!schedule->has_interval)
-    return 0;
-  if (!base->train->has_steps)
+/* Where a run ends, in the unit of rungs. */
+static int find_last(enum sweep_unit unit, const Weir__TrainSpec *train, uint64_t *last, struct err *err) {
+  if (unit == SWEEP_EPOCHS && !train->has_epochs)
+    return err_set(err, ERR_INVALID,
+                   "schedule.interval: the run spec has train.steps, whose epochs only the data tells: give it "
+                   "train.epochs, or give schedule.rungs");
+  if (unit == SWEEP_EPOCHS && train->epochs != floor(train->epochs))
+    return err_set(err, ERR_INVALID,
+                   "schedule.interval: the run spec has train.epochs %g, and rungs are whole epochs: give it a "
+                   "whole number, or give schedule.rungs",
+                   train->epochs);
+  if (unit != SWEEP_EPOCHS && !train->has_steps)
     return err_set(
         err, ERR_INVALID,
         "schedule.interval: the run spec has train.epochs, whose steps only the data tells: give it "
-        "train.steps, or give schedule.rungs");
+        "train.steps, give schedule.rungs, or say schedule.unit: epochs");
+  *last = unit == SWEEP_EPOCHS ? (uint64_t)train->epochs : train->steps;
+  if (unit == SWEEP_SAMPLES && __builtin_mul_overflow(*last, train->batch, last))
+    *last = UINT64_MAX;
+  return 0;
+}
+
+/* One at each multiple of the interval, and one where the run ends. */
+static int make_rungs(Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err) {
+  Weir__SweepSchedule *schedule = spec->schedule;
+  const enum sweep_unit unit = sweep_unit_of(schedule);
+  uint64_t last = 0, n;
+  if (!schedule->has_interval)
+    return 0;
+  if (find_last(unit, base->train, &last, err))
+    return err->code;
   if (schedule->interval > last)
-    return err_set(err, ERR_INVALID, "schedule.interval: a trial ends at %.*s %llu, that of the run spec",
-                   (int)strlen(schedule->unit) - 1, schedule->unit, (unsigned long long)last);
+    return err_set(err, ERR_INVALID, "schedule.interval: a trial ends at %s %llu, that of the run spec",
+                   sweep_unit_one(unit), (unsigned long long)last);
   n = last / schedule->interval + (last % schedule->interval > 0);
   if (n > SWEEP_RUNGS_MAX)
-    return err_set(err, ERR_INVALID, "schedule.interval: %llu rungs up to %.*s %llu; at most %d",
-                   (unsigned long long)n, (int)strlen(schedule->unit) - 1, schedule->unit,
-                   (unsigned long long)last, SWEEP_RUNGS_MAX);
+    return err_set(err, ERR_INVALID, "schedule.interval: %llu rungs up to %s %llu; at most %d",
+                   (unsigned long long)n, sweep_unit_one(unit), (unsigned long long)last, SWEEP_RUNGS_MAX);
   schedule->rungs = mem_new(n * sizeof *schedule->rungs);
   for (; schedule->n_rungs < n; schedule->n_rungs++)
     schedule->rungs[schedule->n_rungs] =

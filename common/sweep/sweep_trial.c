@@ -27,30 +27,37 @@ uint32_t sweep_trial_model(const struct sweep *sweep, const struct sweep_trial *
                                       : 0;
 }
 
-uint64_t sweep_rung_step(const struct sweep *sweep, const struct sweep_trial *trial, int rung) {
-  uint64_t at = sweep->rungs[rung];
-  return sweep->is_by_samples && trial->batch > 0 ? (at + trial->batch - 1) / trial->batch : at;
+uint64_t sweep_rung_step(const struct sweep *sweep, const struct sweep_trial *trial, int rung,
+                         uint64_t train_samples) {
+  return sweep_unit_step(sweep->unit, sweep->rungs[rung], trial->batch, train_samples);
+}
+
+/* Where that is in its run's spec, which has epochs where these are what rungs count. */
+static uint64_t rung_in_spec(const struct sweep *sweep, const struct sweep_trial *trial, int rung) {
+  return sweep->unit == SWEEP_EPOCHS ? sweep->rungs[rung] : sweep_rung_step(sweep, trial, rung, 0);
 }
 
 /* Its name, where it ends, and where it is held and evaluated on its way there. Returns how many. */
 static int own_settings(const struct sweep *sweep, const struct sweep_trial *trial, uint32_t repeat,
                         char **out) {
-  uint64_t last = sweep_rung_step(sweep, trial, sweep->n_rungs - 1);
+  const bool is_by_epochs = sweep->unit == SWEEP_EPOCHS;
+  uint64_t last = rung_in_spec(sweep, trial, sweep->n_rungs - 1);
   int n = 0;
   out[n++] = repeat ? mem_printf("name=%s-%04u-%u", sweep->spec->name, trial->number, repeat)
                     : mem_printf("name=%s-%04u", sweep->spec->name, trial->number);
   if (last == 0)
     return n;
-  out[n++] = mem_printf("train.steps=%" PRIu64, last);
+  out[n++] = mem_printf("train.%s=%" PRIu64, is_by_epochs ? "epochs" : "steps", last);
   if (sweep->n_rungs > 1) {
     char list[SWEEP_RUNGS_MAX * 24] = "";
     for (int i = 0; i < sweep->n_rungs - 1; i++)
       snprintf(list + strlen(list), sizeof list - strlen(list), "%s%" PRIu64, i ? ", " : "",
-               sweep_rung_step(sweep, trial, i));
-    out[n++] = mem_printf("eval.at=[%s]", list);
+               rung_in_spec(sweep, trial, i));
+    out[n++] = mem_printf("eval.at%s=[%s]", is_by_epochs ? "_epochs" : "", list);
   }
   if (trial->n_results < sweep->n_rungs - 1)
-    out[n++] = mem_printf("train.hold=%" PRIu64, sweep_rung_step(sweep, trial, trial->n_results));
+    out[n++] = mem_printf("train.hold%s=%" PRIu64, is_by_epochs ? "_epochs" : "",
+                          rung_in_spec(sweep, trial, trial->n_results));
   return n;
 }
 

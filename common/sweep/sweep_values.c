@@ -3,11 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/agree/plan.h"
 #include "common/settle/spec_settle.h"
 #include "common/specs/spec_fork.h"
 #include "common/specs/spec_with.h"
 #include "common/sweep/scheduler.h"
 #include "common/sweep/sweep_spec.h"
+#include "common/sweep/sweep_unit.h"
 
 enum { STEPS_MAX = 1000000000 };
 
@@ -120,12 +122,18 @@ static int spec_with_value(const struct attempt *attempt, double position, Weir_
   return err->code;
 }
 
-/* A run has no more steps than train.steps may be. By samples, each rung is another step, of whatever batch.
- */
+/* A run has no more steps, or epochs, than its spec may say. By samples, each rung is another step, of whatever
+   batch. */
 static int check_apart(const Weir__SweepSpec *spec, const Weir__RunSpec *run, struct err *err) {
   const Weir__SweepSchedule *schedule = spec->schedule;
-  const bool is_by_samples = strcmp(schedule->unit, "samples") == 0;
+  const enum sweep_unit unit = sweep_unit_of(schedule);
+  const bool is_by_samples = unit == SWEEP_SAMPLES;
   uint64_t last = schedule->n_rungs ? schedule->rungs[schedule->n_rungs - 1] : 0;
+  if (unit == SWEEP_EPOCHS)
+    return last <= PLAN_EPOCHS_MAX
+               ? 0
+               : err_set(err, ERR_INVALID, "schedule.rungs: %llu epochs are more than the %d of a run",
+                         (unsigned long long)last, PLAN_EPOCHS_MAX);
   if ((is_by_samples ? last / run->train->batch + (last % run->train->batch > 0) : last) > STEPS_MAX)
     return err_set(err, ERR_INVALID, "schedule.rungs: up to %s %llu a trial has more than %d steps",
                    is_by_samples ? "sample" : "step", (unsigned long long)last, STEPS_MAX);

@@ -138,6 +138,35 @@ def test_rungs_in_samples_are_steps_of_each_trials_batch():
         assert "ACCURACY@96" in sweep.ask("status", sweep.id).stdout
 
 
+def test_rungs_in_epochs_are_the_same_samples_of_any_batch():
+    rungs = "schedule={name: asha, rungs: [1, 2, 4], eta: 2, unit: epochs}"
+    settings = (rungs, "space={train.optimizer.lr: {log: [0.001, 0.5]}, train.batch: [36, 72]}", "budget={trials: 6, steps: 14}")
+    with Folder() as folder, Cluster(folder) as cluster:
+        expected = Sweep(cluster, write_sweep(folder), *settings).ends()["records"]
+    with Folder() as folder, Cluster(folder, workers=2, servers=2) as cluster:
+        sweep = Sweep(cluster, write_sweep(folder), *settings)
+        sweep.outlives((3, "coordinator"), (8, "coordinator"))
+        info = sweep.ends()
+        assert info["records"] == expected
+        assert all(record["result"]["train_samples"] == "240" for record in expected if "result" in record), expected
+        rows = {int(row["trial"]): row for row in csv.DictReader(io.StringIO(sweep.ask("status", sweep.id, "--csv").stdout))}
+        batches = set()
+        for trial in info["trials"]:
+            batch = next(int(value["value"]) for value in trial["values"] if value["path"] == "train.batch")
+            step = (1, 2, 4)[len(trial["results"]) - 1] * 240 // batch
+            run = cluster.json("status", trial["run"])
+            assert int(rows[trial["number"]]["step"]) == step == run["step"], (trial, run)
+            batches.add(batch)
+        assert batches == {36, 72}
+        # The best one's spec by hand ends in its weights.
+        best = info["trials"][info["best"]]
+        alone = weir("submit", folder.file("spec-2-12.yaml"), "train.steps=null", "train.epochs=4",
+                     *[f"{value['path']}={value['value']}" for value in best["values"]],
+                     "--follow", "--coordinator", cluster.address).stdout.strip()
+        assert len(best["results"]) == 3
+        assert cluster.json("status", alone)["weights_sha256"] == cluster.json("status", best["run"])["weights_sha256"]
+
+
 def test_trials_that_fail_are_results():
     with Folder() as folder, Cluster(folder) as cluster:
         points = "points: [{train.optimizer.lr: 1e30, train.optimizer.momentum: 0, train.batch: 24}]\n"

@@ -82,7 +82,9 @@ static void reference_set(struct coordinator *coordinator, struct run *run, cons
   if (plan_init(&run->plan, run->spec, loaded->train_samples, loaded->eval_samples, &err)) {
     run->plan = (struct plan){0};
     coordinator_run_fail(coordinator, run, FAILURE_BAD_INPUT, "%s", err.text);
+    return;
   }
+  plan_fix_hold(&run->plan, run->spec->train);
 }
 
 static void reference_set_kind(struct run *run, const struct seat *seat) {

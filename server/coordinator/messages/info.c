@@ -166,11 +166,9 @@ bool coordinator_checkpoint_is_coming(const struct coordinator *coordinator, con
 
 bool coordinator_version_is_to_come(const struct coordinator *coordinator, const char *id, uint64_t step) {
   const struct run *run = coordinator_run(coordinator, id);
-  bool stands_there;
   if (!run || coordinator_is_over(run) || !plan_is_known(&run->plan) || step > run->plan.steps)
     return false;
-  stands_there = step == run->step && (run->pin == step || run->origin.is_to_come);
-  return step > run->step || stands_there;
+  return step > run->step || (step == run->step && (run->pin == step || run->origin.is_to_come));
 }
 
 bool coordinator_needs_parent(const struct coordinator *coordinator, const char *id) {
@@ -217,6 +215,7 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
   info->diverged = run->has_diverged;
   info->step = run->step;
   info->steps = plan->steps;
+  info->train_samples = plan->train_samples;
   if (plan_is_known(plan)) {
     info->epoch = (double)run->step * plan->batch / (double)plan->train_samples;
     info->epochs = (double)plan->steps * plan->batch / (double)plan->train_samples;

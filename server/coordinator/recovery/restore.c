@@ -114,6 +114,7 @@ static void restore_data(struct run *run, const Weir__RunRecord *record) {
     run->plan = (struct plan){0}; /* the first worker will tell */
   if (!plan_is_known(&run->plan) || !reference)
     return;
+  plan_fix_hold(&run->plan, run->spec->train);
   run->reference.worker = mem_strdup(reference->worker);
   run->reference.dataset_sha256 = mem_strdup(reference->dataset_sha256);
   run->reference.fingerprint = copy_unless_empty(reference->fingerprint);

@@ -199,6 +199,7 @@ static int check_plan(struct forking *forking) {
                    ": give it more, as train.steps=%" PRIu64,
                    forking->spec->train->has_steps ? "steps" : "epochs", plan.steps, forking->base.step,
                    2 * forking->base.step);
+  plan_fix_hold(&plan, forking->spec->train);
   if (forking->spec->train->has_hold && forking->spec->train->hold <= forking->base.step)
     return err_set(&forking->err, ERR_INVALID,
                    "train.hold: the fork begins at step %" PRIu64 ": a hold must lie behind it, at %" PRIu64

@@ -62,7 +62,8 @@ static Weir__SweepTrial *trial_info(const struct shell_sweep *sweep, const struc
   info->state = (char *)sweep_state_name(trial->state);
   if (trial->failure)
     info->failure = trial->failure;
-  info->batch = sweep->sweep->is_by_samples ? trial->batch : 0;
+  info->batch = sweep->sweep->unit != SWEEP_STEPS ? trial->batch : 0;
+  info->train_samples = trial->train_samples;
   info->has_parent = trial->parent >= 0;
   if (info->has_parent) {
     info->parent = (uint32_t)trial->parent;
@@ -137,6 +138,7 @@ static Weir__SweepProgress *progress_of(const struct sweep_trial *trial, const W
   progress->state = run->state;
   progress->step = run->step;
   progress->steps = run->steps;
+  progress->train_samples = run->train_samples;
   progress->loss = run->loss;
   progress->workers = run->workers;
   progress->samples_per_second = run->samples_per_second;

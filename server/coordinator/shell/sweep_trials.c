@@ -147,7 +147,6 @@ static void trial_begin(struct coordinator_service *shell, struct shell_sweep *s
    making. Only people end such a run. Takes the spec. */
 static void trial_fork(struct coordinator_service *shell, struct shell_sweep *sweep,
                        const struct sweep_trial *trial, uint32_t repeat, Weir__RunSpec *spec) {
-  const uint64_t step = sweep_rung_step(sweep->sweep, trial, trial->begin - 1);
   char *id = sweep_run_id(sweep, trial->number, repeat);
   char *parent = sweep_run_id(sweep, (uint32_t)trial->parent, repeat);
   Weir__RunInfo info;
@@ -156,7 +155,9 @@ static void trial_fork(struct coordinator_service *shell, struct shell_sweep *sw
   bool is_forgotten = !is_there && !coordinator_run_spec(shell->core, parent) &&
                       sweep_run(sweep, &sweep->sweep->trials[trial->parent], repeat)->may_be_stored;
   struct err err = ERR_NONE;
-  uint64_t found;
+  uint64_t found, step = 0;
+  if (is_there)
+    step = sweep_rung_step(sweep->sweep, trial, trial->begin - 1, info.train_samples);
   if (is_forgotten) {
     run_seek(shell, sweep, (uint32_t)trial->parent, repeat);
   } else if (is_there && shell_pick_checkpoint(shell, parent, &step, &found, &err)) {
@@ -276,11 +277,12 @@ static bool are_children_there(struct coordinator_service *shell, const struct s
 static void trial_go_on(struct coordinator_service *shell, struct shell_sweep *sweep,
                         const struct sweep_trial *trial, uint32_t repeat) {
   const struct sweep *of = sweep->sweep;
-  uint64_t rung = sweep_rung_step(of, trial, trial->n_results);
   bool is_last = trial->n_results == of->n_rungs - 1;
   char *id = sweep_run_id(sweep, trial->number, repeat);
   Weir__RunInfo info;
+  uint64_t rung;
   CHECK(coordinator_run_info(shell->core, id, shell_now_ms(), &info));
+  rung = sweep_rung_step(of, trial, trial->n_results, info.train_samples);
   if (run_revive(shell, sweep, trial, repeat, &info)) {
     ; /* it stands there again before long */
   } else if (info.hold > 0 && (is_last || info.hold < rung)) {

@@ -303,8 +303,8 @@ static bool has_come(const Weir__RunInfo *info, uint64_t rung, bool is_last) {
 static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *trial, uint32_t repeat,
                         const Weir__RunInfo *info, bool is_evaluated) {
   const Weir__SweepSpec *spec = sweep->head->spec;
-  struct sweep_outcome outcome = {.repeat = repeat};
-  uint64_t rung = sweep_rung_step(sweep->sweep, trial, trial->n_results);
+  struct sweep_outcome outcome = {.repeat = repeat, .train_samples = info->train_samples};
+  uint64_t rung = sweep_rung_step(sweep->sweep, trial, trial->n_results, info->train_samples);
   bool is_last = trial->n_results == sweep->sweep->n_rungs - 1;
   switch (info->state) {
   case WEIR__RUN_STATE__DONE:

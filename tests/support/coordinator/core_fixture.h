@@ -75,6 +75,7 @@ struct core_fixture {
   bool trains_nothing;                     /* runs submitted have no steps */
   uint64_t steps;                          /* of runs submitted; 0: STEPS */
   uint64_t hold;                           /* likewise; 0: none */
+  double hold_epochs;                      /* likewise */
   uint64_t memory_bytes;                   /* what a server says that joins; 0: no bound */
   uint64_t hosted_hold;                    /* what a server says that joins again; 0: none */
   const char *holder;                      /* of certificates of those that join; NULL: there is no TLS */

@@ -70,6 +70,8 @@ void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t
   train.steps = f->trains_nothing ? 0 : f->steps ? f->steps : STEPS;
   train.has_hold = f->hold > 0;
   train.hold = f->hold;
+  train.has_hold_epochs = f->hold_epochs > 0;
+  train.hold_epochs = f->hold_epochs;
   train.early_stopping = f->early_stopping;
   submission.weights_sha256 = f->trains_nothing ? FIXTURE_SHA256 : NULL;
   train.has_deterministic = f->admits_any;

@@ -168,6 +168,36 @@ static void the_view_has_the_best_the_rungs_and_the_trials_that_run(void **state
   message_free(info);
 }
 
+/* Of 640 samples, ten steps of 64 each: usual_info() with ten times the steps. */
+static void rungs_in_epochs_are_shown_as_such_with_the_steps_of_runs(void **state) {
+  struct live live = {.lines = 40, .style = {.width = 100}};
+  Weir__SweepInfo *info = usual_info();
+  struct sweep_view view;
+  char *text;
+  (void)state;
+  info->spec->schedule->unit = strdup("epochs");
+  for (size_t i = 0; i < info->n_trials; i++)
+    info->trials[i]->batch = 64;
+  info->trials[1]->train_samples = 640;
+  for (size_t i = 0; i < info->n_progress; i++) {
+    info->progress[i]->step *= 10;
+    info->progress[i]->train_samples = 640;
+  }
+  sweep_view_init(&view);
+  sweep_view_update(&view, info, 90);
+  text = view_text(&view, info, &live);
+  assert_has(text, "  4/9 trials  85 epochs  ");
+  assert_has(text, "best accuracy 0.8750 at epoch 30  trial 1  lr=0.02 batch=64\n");
+  assert_has(text, "    1  [=====>    ] 600/900  0.2500  _  0.02  64\n"
+                   "    3  [=====>    ] 50/100   2.5000  _   0.2  64\n");
+  assert_has(text, "EPOCH  TRIALS  ON THE WAY    BEST\n"
+                   "   10       3           1  0.7500\n");
+  free(text);
+  sweep_view_fini(&view);
+  assert_int_equal(sweep_run_step_at(info, info->trials[1], 2), 300);
+  message_free(info);
+}
+
 static void a_view_of_many_trials_leaves_room_for_the_rungs(void **state) {
   struct live live = {.lines = 20, .style = {.width = 80, .is_unicode = true, .is_coloured = true}};
   Weir__SweepInfo *info = make_info(space);
@@ -382,6 +412,7 @@ static void what_a_fork_has_from_its_parent_is_not_important(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_view_has_the_best_the_rungs_and_the_trials_that_run),
+      cmocka_unit_test(rungs_in_epochs_are_shown_as_such_with_the_steps_of_runs),
       cmocka_unit_test(a_view_of_many_trials_leaves_room_for_the_rungs),
       cmocka_unit_test(what_is_done_and_what_there_will_be_count_in_steps),
       cmocka_unit_test(a_sparkline_has_the_lowest_at_the_bottom),

@@ -11,6 +11,7 @@
 #include "common/agree/placement.h"
 #include "common/agree/plan.h"
 #include "common/agree/random.h"
+#include "common/agree/spec.h"
 #include "common/agree/tree.h"
 #include "common/base/err.h"
 #include "common/base/memory.h"
@@ -146,6 +147,52 @@ static void versions_are_evaluated_besides_and_the_next_one_is_found(void **stat
   assert_true(plan_next_evaluated(&plan, 1) == UINT64_MAX);
 }
 
+static Weir__RunSpec *epochs_spec(void) {
+  static const char text[] = "name: a\nmodel: {onnx: a.onnx}\ndata: {train: {format: npy, columns: {x: x.npy}}, "
+                             "split: [0.5, 0.5]}\neval: {every_steps: 100, at_epochs: [0.5, 1, 3]}\n"
+                             "train: {epochs: 3, batch: 128, hold_epochs: 1, optimizer: {lr: 0.1}}\n";
+  Weir__RunSpec *spec;
+  struct err err = ERR_NONE;
+  if (spec_read("a.yaml", text, strlen(text), &spec, &err) || spec_check(spec, &err))
+    fail_msg("%s", err.text);
+  return spec;
+}
+
+static void ends_of_epochs_are_versions_once_the_data_is_known(void **state) {
+  Weir__RunSpec *spec = epochs_spec();
+  struct plan plan;
+  struct err err = ERR_NONE;
+  (void)state;
+  assert_int_equal(plan_init(&plan, spec, 1000, 10, &err), 0);
+  assert_int_equal(plan.steps, 23);
+  for (uint64_t version = 0; version <= 23; version++)
+    assert_int_equal(plan_evaluates(&plan, version), version == 3 || version == 7 || version == 23);
+  assert_int_equal(plan_init(&plan, spec, 200, 10, &err), ERR_INVALID);
+  assert_string_equal(err.text, "eval.at_epochs: 0.5 epochs of 200 samples make no batch of 128");
+  spec->eval->at_epochs[0] = 0.9;
+  assert_int_equal(plan_init(&plan, spec, 200, 10, &err), 0);
+  plan_fix_hold(&plan, spec->train);
+  assert_true(spec->train->has_hold && spec->train->hold == 1 && !spec->train->has_hold_epochs);
+  spec_free(spec);
+}
+
+static void a_hold_by_epochs_is_checked_when_the_data_is_known(void **state) {
+  Weir__RunSpec *spec = epochs_spec();
+  struct plan plan;
+  struct err err = ERR_NONE;
+  (void)state;
+  spec->train->hold_epochs = 2;
+  assert_int_equal(plan_init(&plan, spec, 1000, 10, &err), ERR_INVALID);
+  assert_string_equal(err.text,
+                      "train.hold_epochs: train.hold: version 15 is not evaluated, the next that is evaluated is "
+                      "23: hold the run there, or name 15 in eval.at");
+  spec->eval->n_at_epochs = 0;
+  spec->train->hold_epochs = 0.1;
+  assert_int_equal(plan_init(&plan, spec, 1000, 10, &err), ERR_INVALID);
+  assert_string_equal(err.text, "train.hold_epochs: 0.1 epochs of 1000 samples make no batch of 128");
+  spec_free(spec);
+}
+
 /* By xxhsum -H3 and the vectors of the xxHash project. */
 static void known_bytes_have_their_published_hash(void **state) {
   static const char text[] = "abc";
@@ -275,6 +322,8 @@ int main(void) {
       cmocka_unit_test(blocks_are_balanced_by_bytes_over_any_number_of_servers),
       cmocka_unit_test(boundaries_are_whole_epochs),
       cmocka_unit_test(versions_are_evaluated_besides_and_the_next_one_is_found),
+      cmocka_unit_test(a_hold_by_epochs_is_checked_when_the_data_is_known),
+      cmocka_unit_test(ends_of_epochs_are_versions_once_the_data_is_known),
       cmocka_unit_test(known_bytes_have_their_published_hash),
       cmocka_unit_test(a_known_text_has_its_published_sha256),
       cmocka_unit_test(an_error_keeps_its_code_under_a_prefix),

@@ -164,6 +164,12 @@ static void a_fork_has_a_hold_of_its_own_or_none(void **state) {
   assert_int_equal(spec_fork(parent, &settings, NULL, &spec, &err), 0);
   assert_true(spec->train->has_hold && spec->train->hold == 14);
   spec_free(spec);
+  parent->train->has_hold = false; /* of data that is not known yet */
+  parent->train->has_hold_epochs = true;
+  parent->train->hold_epochs = 1;
+  assert_int_equal(spec_fork(parent, &settings, NULL, &spec, &err), 0);
+  assert_true(spec->train->has_hold && !spec->train->has_hold_epochs);
+  spec_free(spec);
   spec_free(parent);
 }
 

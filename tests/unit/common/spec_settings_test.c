@@ -280,6 +280,20 @@ static void a_hold_is_only_ever_raised(void **state) {
   spec_free(spec);
 }
 
+static void a_hold_by_epochs_is_set_once_it_is_a_version(void **state) {
+  Weir__RunSpec *spec = checked_spec();
+  struct err err;
+  (void)state;
+  spec->train->has_hold_epochs = true;
+  spec->train->hold_epochs = 1;
+  assert_int_equal(set_hold(spec, "train.hold=5", &err), ERR_INVALID);
+  assert_non_null(strstr(err.text, "train.hold: the hold of this run is told by train.hold_epochs"));
+  assert_int_equal(set_hold(spec, "train.hold=null", &err), ERR_INVALID);
+  assert_int_equal(set_hold(spec, "priority=3", &err), 0);
+  assert_true(spec->train->has_hold_epochs && !spec->train->has_hold);
+  spec_free(spec);
+}
+
 /* Also every byte of a good setting changed. */
 static void a_live_spec_that_is_refused_settings_stays_as_it_is(void **state) {
   static const char *const bad[] = {"",
@@ -330,6 +344,7 @@ int main(void) {
       cmocka_unit_test(a_live_spec_takes_some_keys),
       cmocka_unit_test(a_live_spec_takes_labels),
       cmocka_unit_test(a_hold_is_only_ever_raised),
+      cmocka_unit_test(a_hold_by_epochs_is_set_once_it_is_a_version),
       cmocka_unit_test(a_live_spec_that_is_refused_settings_stays_as_it_is),
       cmocka_unit_test(a_setting_replaces_adds_and_takes_away),
       cmocka_unit_test(the_last_setting_of_a_key_counts),

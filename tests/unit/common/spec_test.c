@@ -179,6 +179,20 @@ static void a_run_is_held_and_evaluated_at_versions_that_there_are(void **state)
   spec_free(spec);
 }
 
+static void what_is_told_by_epochs_lies_within_those_of_the_run(void **state) {
+  static const char epochs[] = "epochs: 2.5", name[] = "name: fashion-mnist";
+  (void)state;
+  refuse(epochs, "epochs: 2.5\n  hold_epochs: 3", "train.hold_epochs: 3 is above train.epochs, 2.5");
+  refuse(epochs, "epochs: 2.5\n  hold_epochs: 0", "train.hold_epochs: must be above 0 and at most 1000000");
+  refuse(epochs, "steps: 9\n  hold_epochs: .inf", "train.hold_epochs: must be above 0 and at most 1000000");
+  refuse(epochs, "epochs: 2.5\n  hold: 3\n  hold_epochs: 1", "train.hold_epochs: is given beside train.hold");
+  refuse(name, "name: fashion-mnist\neval: {at_epochs: [1]}", "eval.at_epochs: needs data.eval");
+  refuse(name, "name: fashion-mnist\neval: {at_epochs: [1, 1]}", "eval.at_epochs: wants epochs above 0");
+  refuse(name, "name: fashion-mnist\neval: {at_epochs: [.nan]}", "eval.at_epochs: wants epochs above 0");
+  refuse(name, "name: fashion-mnist\neval: {at_epochs: [0]}", "eval.at_epochs: wants epochs above 0");
+  refuse(name, "name: fashion-mnist\neval: {at: [3], at_epochs: [1]}", "eval.at");
+}
+
 static void what_mixes_samples_ends_the_transforms_of_training(void **state) {
   (void)state;
   refuse("{scale: 0.5}", "{mixup: {alpha: 0.2}}, {cutmix: {}}",
@@ -281,6 +295,7 @@ int main(void) {
       cmocka_unit_test(a_value_of_the_wrong_kind_is_named_with_its_line),
       cmocka_unit_test(a_value_out_of_range_is_named),
       cmocka_unit_test(a_run_is_held_and_evaluated_at_versions_that_there_are),
+      cmocka_unit_test(what_is_told_by_epochs_lies_within_those_of_the_run),
       cmocka_unit_test(what_mixes_samples_ends_the_transforms_of_training),
       cmocka_unit_test(options_of_a_loss_have_ranges),
       cmocka_unit_test(what_is_missing_is_named),

@@ -42,7 +42,7 @@ static void assert_steps(const struct sweep *sweep, int trial, const uint64_t ex
     assert_int_equal(spec->eval->at[i], expected[i]);
   assert_int_equal(spec->train->steps, expected[2]);
   for (int i = 0; i < 3; i++)
-    assert_int_equal(sweep_rung_step(sweep, &sweep->trials[trial], i), expected[i]);
+    assert_int_equal(sweep_rung_step(sweep, &sweep->trials[trial], i, 0), expected[i]);
   spec_free(spec);
 }
 

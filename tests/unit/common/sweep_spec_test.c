@@ -35,6 +35,8 @@ static void what_a_spec_says_wrongly_is_named_by_key(void **state) {
   assert_refused("space={train.optimizer.lr: {path: x}}", "path is given twice");
   assert_refused("space={train.hold: [1, 2]}", "space.train.hold: schedule.rungs");
   assert_refused("space={eval.at: [1, 2]}", "space.eval.at: schedule.rungs");
+  assert_refused("space={train.hold_epochs: [1, 2]}", "space.train.hold_epochs: schedule.rungs");
+  assert_refused("space={eval.at_epochs: [1, 2]}", "space.eval.at_epochs: schedule.rungs");
   assert_refused("space={model: [1, 2]}", "space.model: it is the same");
   assert_refused("search={name: ranom}", "search.name: ");
   assert_refused("schedule={name: ahsa}", "schedule.name: ");
@@ -62,8 +64,10 @@ static void what_a_spec_says_wrongly_is_named_by_key(void **state) {
   assert_refused("repeats=0", "repeats: 0 is not from 1 to 100");
   assert_refused("repeats=101", "repeats: 101 is not from 1 to 100");
   assert_refused("repeats=65", "repeats: 65 times concurrency, 4, are more than 256 runs at a time");
-  assert_refused("schedule.unit=epochs", "schedule.unit: how many samples an epoch has");
   assert_refused("schedule.unit=hours", "schedule.unit: 'hours' is not known");
+  assert_refused("schedule={name: asha, rungs: [1, 1000001], unit: epochs}",
+                 "schedule.rungs: 1000001 epochs are more than the 1000000 of a run");
+  assert_refused("schedule={name: asha, rungs: [0.5, 1], unit: epochs}", "schedule.rungs[0]: '0.5' is not a");
   assert_refused("schedule={name: asha, rungs: [64, 127], unit: samples}",
                  "schedule.rungs: from 64 to 127 there are fewer samples than train.batch, 64");
   assert_refused("schedule={name: asha, rungs: [100, 200], unit: samples}",

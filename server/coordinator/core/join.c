@@ -161,7 +161,6 @@ static struct member *member_new(struct coordinator *coordinator, uint64_t key, 
   member->joined = coordinator->members_seen++;
   coordinator->n_bounded += member->memory_bytes > 0;
   member->joined_ms = member->heard_ms = coordinator->now_ms;
-  member->is_fresh = !*hello->id;
   array_reserve((void **)&coordinator->members, &coordinator->members_capacity, coordinator->n_members,
                 sizeof *coordinator->members);
   coordinator->members[coordinator->n_members++] = member;

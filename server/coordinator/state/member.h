@@ -30,7 +30,6 @@ struct member {
   uint32_t pid, executors;
   uint64_t joined; /* grows from member to member */
   uint64_t joined_ms, heard_ms;
-  bool is_fresh; /* its process was no member before */
   char *message; /* why it was refused or is in quarantine; servers: why runs go on without it; else empty */
   char message_of[CERT_WORD_SIZE]; /* the tenant whose run it is about */
   uint64_t left_out_ms;            /* servers: since when, if there is a message */

@@ -13,12 +13,13 @@ void link_reach_begin(struct link_reach *reach, int silent_ms, int unreached_ms,
 
 void link_reach_heard(struct link_reach *reach, uint64_t now_ns) {
   reach->heard_ns = now_ns;
-  reach->is_failing = false;
+  reach->is_failing = reach->is_without_run = false;
 }
 
 void link_reach_failed(struct link_reach *reach, const struct err *err, uint64_t now_ns) {
   if (err->code != ERR_UNAVAILABLE && err->code != ERR_TIMEOUT) {
     link_reach_heard(reach, now_ns);
+    reach->is_without_run = err->code == ERR_NOT_FOUND || err->code == ERR_STALE;
     return;
   }
   reach->is_failing = true;
@@ -66,5 +67,5 @@ uint64_t link_reach_due_ns(const struct link_reach *reach, uint64_t now_ns) {
 }
 
 bool link_reach_is_fresh(const struct link_reach *reach, uint64_t now_ns) {
-  return !reach->is_failing && silence_ns(reach, now_ns) <= NS_OF(FRESH_MS);
+  return !reach->is_failing && !reach->is_without_run && silence_ns(reach, now_ns) <= NS_OF(FRESH_MS);
 }

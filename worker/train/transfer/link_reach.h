@@ -13,6 +13,7 @@ struct link_reach {
   uint64_t silent_ns;    /* after so long without an answer the server is to be asked */
   uint64_t unreached_ns; /* after so long, if calls fail, it is not reached */
   uint64_t heard_ns;     /* of the newest answer, or when the link began */
+  bool is_without_run;   /* by the newest answer it has not the run, or has another incarnation of it */
   bool is_failing;       /* a call has failed on its way since then */
   bool is_unreached;     /* as link_reach_look found it */
   struct err failure;    /* of the newest that did */
@@ -39,7 +40,8 @@ bool link_reach_look(struct link_reach *reach, uint64_t now_ns, uint64_t away_ns
 /* When to look again, a second from now at the latest. */
 uint64_t link_reach_due_ns(const struct link_reach *reach, uint64_t now_ns);
 
-/* Whether the server has answered of late, and nothing has failed since. */
+/* Whether the server has answered of late, as one that has the run, and nothing has failed since. Another
+   process may be at its address. */
 bool link_reach_is_fresh(const struct link_reach *reach, uint64_t now_ns);
 
 #endif

@@ -182,6 +182,34 @@ static void a_successor_keeps_it_for_a_minute_too(void **state) {
   assert_goes_on(f, false);
 }
 
+/* The one that was killed had joined the coordinator that died, which had yet to keep that in the store. */
+static void one_in_its_place_that_an_earlier_coordinator_knew_replaces_it_too(void **state) {
+  struct core_fixture *f = *state;
+  Weir__Hello hello = WEIR__HELLO__INIT;
+  Weir__RunRecord *before;
+  core_run_start(f, 3);
+  reports_steps(f, S1, RUN, 0, 3);
+  before = record_of(f);
+  member_leaves(f, S2);
+  server_replaces(f, S2, S3, "host", "build-1");
+  assert_string_equal(f->told[S3].id, "server-3");
+  coordinator_is_succeeded(f, RUN, before);
+  server_joins_again(f, S1, AGAIN, RUN, 3);
+  worker_joins_again(f, W1, AGAIN + 1, RUN);
+  worker_loads(f, AGAIN + 1, RUN);
+  beats(f, AGAIN + 1, true);
+  assert_goes_on(f, true);
+  hello.role = WEIR__ROLE__SERVER;
+  hello.id = "server-3";
+  hello.host = "host";
+  hello.pid = S3;
+  hello.address = "host:2";
+  hello.fingerprint = "build-1";
+  says_hello(f, AGAIN + 2, &hello);
+  assert_goes_on(f, false);
+  assert_int_equal(f->told[AGAIN + 2].load_servers, 2);
+}
+
 static void what_makes_no_sense_confirms_nothing(void **state) {
   struct core_fixture *f = begin(state);
   char *one[] = {"server-2"}, *none[] = {"", "%s%n"}, *many[] = {"server-2", "server-2", "server-2"};
@@ -214,6 +242,7 @@ int main(void) {
       TEST(a_worker_that_misses_it_is_cut_off_while_another_reaches_it),
       TEST(silence_counts_only_while_the_coordinator_listens),
       TEST(a_successor_keeps_it_for_a_minute_too),
+      TEST(one_in_its_place_that_an_earlier_coordinator_knew_replaces_it_too),
       TEST(what_makes_no_sense_confirms_nothing),
   };
 #undef TEST

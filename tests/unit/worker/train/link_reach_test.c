@@ -79,7 +79,23 @@ static void what_a_server_answers_is_no_failure_of_the_way_to_it(void **state) {
   question_ends(&reach, &stale, SILENT_MS + 1);
   look(&reach, UNREACHED_MS);
   assert_false(reach.is_unreached);
-  assert_true(link_reach_is_fresh(&reach, (BEGUN_MS + SILENT_MS + 2) * MS));
+}
+
+/* Another process is at the address, or the run has gone on without us. */
+static void a_server_without_the_run_does_not_count_as_reached(void **state) {
+  static const struct err none = {ERR_NOT_FOUND, "there is no run"}, busy = {ERR_BUSY, "too many calls"};
+  const struct err *const without[] = {&stale, &none};
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    struct link_reach reach = begin();
+    link_reach_failed(&reach, without[i], (BEGUN_MS + 1) * MS);
+    assert_false(link_reach_is_fresh(&reach, (BEGUN_MS + 2) * MS));
+    link_reach_failed(&reach, &busy, (BEGUN_MS + 3) * MS); /* with the run */
+    assert_true(link_reach_is_fresh(&reach, (BEGUN_MS + 4) * MS));
+    link_reach_failed(&reach, without[i], (BEGUN_MS + 5) * MS);
+    link_reach_heard(&reach, (BEGUN_MS + 6) * MS);
+    assert_true(link_reach_is_fresh(&reach, (BEGUN_MS + 7) * MS));
+  }
 }
 
 static void a_server_that_refuses_connections_is_asked_with_pauses(void **state) {
@@ -151,6 +167,7 @@ int main(void) {
       cmocka_unit_test(an_answer_begins_the_silence_anew),
       cmocka_unit_test(a_server_that_is_silent_and_fails_nothing_is_no_cause_for_alarm),
       cmocka_unit_test(what_a_server_answers_is_no_failure_of_the_way_to_it),
+      cmocka_unit_test(a_server_without_the_run_does_not_count_as_reached),
       cmocka_unit_test(a_server_that_refuses_connections_is_asked_with_pauses),
       cmocka_unit_test(a_time_in_which_we_did_not_run_is_no_silence_of_the_server),
       cmocka_unit_test(the_excuse_is_never_longer_than_the_silence),

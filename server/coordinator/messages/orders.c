@@ -209,7 +209,7 @@ static void order_view(struct coordinator *coordinator, const Weir__View *common
   order->view->n_workers = n;
   sign_seat(&coordinator->actions->arena, seat);
   order->view->ticket = arena_strdup(&coordinator->actions->arena, seat->ticket);
-  if (n > 0 && assignments[0]->team)
+  if (assignments && assignments[0]->team)
     order->view->peer_ticket = arena_strdup(&coordinator->actions->arena, seat->peer_ticket);
 }
 

@@ -86,8 +86,7 @@ int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_sampl
                         .split_seed = spec->data->has_split_seed ? spec->data->split_seed : train->seed};
   plan->eval_chunk_samples = plan_eval_chunk_samples(plan->microbatch_samples);
   plan->eval_chunks = (uint32_t)((eval_samples + plan->eval_chunk_samples - 1) / plan->eval_chunk_samples);
-  plan->steps =
-      train->has_steps ? train->steps : plan_epochs_end(train->epochs, train_samples, train->batch);
+  plan->steps = train->has_steps ? train->steps : plan_epochs_end(train->epochs, train_samples, train->batch);
   if (plan->is_split && (train_samples == 0 || eval_samples == 0))
     return err_set(err, ERR_INVALID, "data.split: %llu and %llu samples; each part needs one at least",
                    (unsigned long long)train_samples, (unsigned long long)eval_samples);

@@ -48,8 +48,8 @@ uint32_t plan_eval_chunk_samples(uint32_t microbatch_samples);
    out. */
 uint64_t plan_epochs_end(double epochs, uint64_t train_samples, uint32_t batch);
 
-/* Puts train.hold in place of train.hold_epochs, if the spec has that. train: of the spec of which the plan is
-   made. */
+/* Puts train.hold in place of train.hold_epochs, if the spec has that. train: of the spec of which the plan
+   is made. */
 void plan_fix_hold(const struct plan *plan, Weir__TrainSpec *train);
 
 bool plan_is_known(const struct plan *plan); /* false of a zeroed one */

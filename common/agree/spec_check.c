@@ -300,9 +300,10 @@ static int check_eval_at_epochs(const Weir__EvalSpec *eval, bool has_eval, struc
                    PLAN_EVAL_AT_MAX);
   for (size_t i = 0; i < eval->n_at_epochs; i++)
     if (!(eval->at_epochs[i] > (i ? eval->at_epochs[i - 1] : 0) && eval->at_epochs[i] <= PLAN_EPOCHS_MAX))
-      return err_set(err, ERR_INVALID,
-                     "eval.at_epochs: wants epochs above 0 and up to %d, from the least, each once, as [1, 3]",
-                     PLAN_EPOCHS_MAX);
+      return err_set(
+          err, ERR_INVALID,
+          "eval.at_epochs: wants epochs above 0 and up to %d, from the least, each once, as [1, 3]",
+          PLAN_EPOCHS_MAX);
   if (eval->n_at_epochs && !has_eval)
     return spec_bad(err, "eval.at_epochs", "needs data.eval or data.split: there is nothing to evaluate");
   return ERR_OK;

@@ -40,9 +40,10 @@ static int check_path(const char *setting, struct err *err) {
 static int check_hold(const Weir__RunSpec *spec, const char *setting, struct err *err) {
   if (!spec->train->has_hold_epochs || !is_path(setting, strcspn(setting, "="), "train.hold"))
     return 0;
-  return err_set(err, ERR_INVALID,
-                 "train.hold: the hold of this run is told by train.hold_epochs, and becomes a version when a "
-                 "worker has read the data: set it then");
+  return err_set(
+      err, ERR_INVALID,
+      "train.hold: the hold of this run is told by train.hold_epochs, and becomes a version when a "
+      "worker has read the data: set it then");
 }
 
 /* The keys as they are, in YAML: all of them, for null takes away only what is there. */

@@ -30,21 +30,11 @@ static bool is_option(const char *path) {
 }
 
 static bool may_differ(const char *path) {
-  static const char *const free_paths[] = {"name",
-                                           "priority",
-                                           "workers",
-                                           "eval",
-                                           "checkpoint",
-                                           "train.steps",
-                                           "train.epochs",
-                                           "train.schedule",
-                                           "train.clip_norm",
-                                           "train.average",
-                                           "train.clip_value",
-                                           "train.collective",
-                                           "train.hold",
-                                           "train.hold_epochs",
-                                           "train.early_stopping"};
+  static const char *const free_paths[] = {"name",          "priority",          "workers",
+                                           "eval",          "checkpoint",        "train.steps",
+                                           "train.epochs",  "train.schedule",    "train.clip_norm",
+                                           "train.average", "train.clip_value",  "train.collective",
+                                           "train.hold",    "train.hold_epochs", "train.early_stopping"};
   for (size_t i = 0; i < sizeof free_paths / sizeof *free_paths; i++)
     if (strcmp(path, free_paths[i]) == 0)
       return true;

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "common/sweep/improvement.h"
-#include "common/sweep/matrix.h"
-#include "common/sweep/minimize.h"
+#include "common/sweep/numbers/matrix.h"
+#include "common/sweep/numbers/minimize.h"
 
 enum { FIT_EVALUATIONS = 40 };
 

@@ -11,6 +11,7 @@
 #include "common/sweep/explore.h"
 #include "common/sweep/front.h"
 #include "common/sweep/scheduler.h"
+#include "common/sweep/sweep_order.h"
 #include "common/sweep/sweep_spec.h"
 
 /* So many trials with bad input, and no other: the space is wrong. */
@@ -21,7 +22,6 @@ static bool fits_budget(const struct sweep *sweep, int rung);
 static Weir__SweepRecord *decide_slot(const struct sweep *sweep);
 static Weir__SweepRecord *suggest(const struct sweep *sweep);
 static Weir__SweepRecord *record_fork(const struct sweep *sweep, const struct exploit *exploit);
-static const struct sweep_trial *find_earliest(const struct sweep *sweep);
 
 /* Whether trials may take other times than the base: by these keys alone. */
 static bool costs_differ(const struct space *space) {
@@ -139,6 +139,7 @@ static void add_repeats(const struct sweep *sweep, const struct sweep_trial *tri
 
 static Weir__SweepRecord *record_result(const struct sweep *sweep, const struct sweep_trial *trial) {
   Weir__SweepRecord *record;
+  char text[TEXT_NUMBER_SIZE];
   NEW_RECORD(record, result, Weir__SweepResult, weir__sweep_result__init);
   record->result->has_trial = record->result->has_rung = true;
   record->result->trial = trial->number;
@@ -147,6 +148,8 @@ static Weir__SweepRecord *record_result(const struct sweep *sweep, const struct 
     record->result->value = mem_strdup(trial->known);
     record->result->has_train_samples = sweep->unit == SWEEP_EPOCHS;
     record->result->train_samples = trial->known_samples;
+    if (trial->known_spared > 0)
+      record->result->spared = mem_strdup(text_number(trial->known_spared, text));
     add_others(trial, sweep->n_objectives - 1, record->result);
     add_repeats(sweep, trial, record->result);
   } else {
@@ -181,7 +184,7 @@ enum sweep_turn sweep_next(const struct sweep *sweep, Weir__SweepRecord **record
     *record = decide_slot(sweep);
   if (*record)
     return SWEEP_DECIDED;
-  earliest = find_earliest(sweep);
+  earliest = sweep_find_earliest(sweep);
   if (!earliest)
     *record = record_end("nothing is left to do");
   else if (earliest->is_known)
@@ -323,25 +326,6 @@ static Weir__SweepRecord *suggest(const struct sweep *sweep) {
   return record;
 }
 
-/* Whether the result of a is to be decided upon before that of b, which has the higher number. */
-static bool comes_before(const struct sweep *sweep, const struct sweep_trial *a,
-                         const struct sweep_trial *b) {
-  if (!sweep->is_by_arrival)
-    return a->end <= b->end;
-  return a->is_known && (!b->is_known || a->told < b->told);
-}
-
-/* The trial whose result is the next; NULL: none runs. */
-static const struct sweep_trial *find_earliest(const struct sweep *sweep) {
-  const struct sweep_trial *earliest = NULL;
-  for (int i = 0; i < sweep->n_trials; i++) {
-    const struct sweep_trial *trial = &sweep->trials[i];
-    if (trial->state == SWEEP_TRIAL_RUNNING && (!earliest || !comes_before(sweep, earliest, trial)))
-      earliest = trial;
-  }
-  return earliest;
-}
-
 /* Why a trial that has come to its end does not count; NULL: it does. */
 static const char *constraint_failure(const struct sweep *sweep, double value) {
   const Weir__SweepConstraint *constraint = sweep->spec->constraint;
@@ -366,11 +350,13 @@ static bool find_outcome(const struct sweep *sweep, const struct sweep_trial *tr
     }
     out->value += outcome->value;
     out->bounded += outcome->bounded;
+    out->spared += outcome->spared;
     for (int i = 0; i < sweep->n_objectives - 1; i++)
       out->others[i] += outcome->others[i];
   }
   out->value /= n;
   out->bounded /= n;
+  out->spared /= n;
   for (int i = 0; i < sweep->n_objectives - 1; i++)
     out->others[i] /= n;
   return true;
@@ -392,6 +378,7 @@ static void trial_know(struct sweep *sweep, struct sweep_trial *trial, const str
   } else {
     trial->known = mem_strdup(text_number(outcome->value, text));
     trial->known_samples = outcome->train_samples;
+    trial->known_spared = outcome->spared;
     memcpy(trial->known_others, outcome->others, sizeof trial->known_others);
   }
 }
@@ -403,11 +390,19 @@ void sweep_tell(struct sweep *sweep, uint32_t number, int rung, const struct swe
   if (!trial || trial->state != SWEEP_TRIAL_RUNNING || rung != trial->n_results || trial->is_known ||
       outcome->repeat >= n || sweep_is_told(trial, outcome->repeat))
     return;
-  if (!trial->repeats)
-    trial->repeats = mem_new(n * sizeof *trial->repeats);
-  trial->repeats[outcome->repeat] = (struct sweep_repeat){.is_told = true, .outcome = *outcome};
+  sweep_trial_repeats(sweep, trial)[outcome->repeat] =
+      (struct sweep_repeat){.is_told = true, .outcome = *outcome};
   if (find_outcome(sweep, trial, &all))
     trial_know(sweep, trial, &all);
+}
+
+struct sweep_repeat *sweep_trial_repeats(const struct sweep *sweep, struct sweep_trial *trial) {
+  if (!trial->repeats) {
+    trial->repeats = mem_new(sweep->spec->repeats * sizeof *trial->repeats);
+    for (uint32_t r = 0; r < sweep->spec->repeats; r++)
+      trial->repeats[r].left = 1;
+  }
+  return trial->repeats;
 }
 
 bool sweep_is_told(const struct sweep_trial *trial, uint32_t repeat) {

@@ -2,8 +2,9 @@
    state; whoever keeps it appends what sweep_next decides, applies it, and only then acts.
 
    Decisions depend on the order in which results come, so they are taken in virtual time, as if `concurrency`
-   executors of one speed computed one trial each: a trial takes its samples. A result that comes early waits
-   until everything that ends before it in virtual time is known. So a log has the same bytes on any cluster.
+   executors of one speed computed one trial each: a trial takes its samples, those that it computes where it
+   ends early. A result that comes early waits until everything that ends before it in virtual time is known.
+   So a log has the same bytes on any cluster.
    With `order: arrival` results are decided upon as they come: no trial waits, and the log is that order.
  */
 #ifndef WEIR_COMMON_SWEEP_SWEEP_H
@@ -38,6 +39,7 @@ struct sweep_outcome {
   double others[SWEEP_OBJECTIVES_MAX - 1]; /* and of those behind the first */
   double bounded;                          /* of the constraint's metric, where there is a constraint */
   uint64_t train_samples;                  /* of an epoch of the run's data */
+  double spared;       /* the share of its way to the rung that it left out, as it ended early; else 0 */
   const char *failure; /* in its place: why there is none, a literal that any cluster would say; else NULL */
   bool is_bad_input;   /* with failure: the trial's values cannot be used */
 };
@@ -58,22 +60,25 @@ struct sweep_trial {
   char *failure;                /* NULL: it has not failed */
   bool is_bad_input;
   enum sweep_trial_state state;
-  uint32_t batch;               /* samples of a step */
-  uint64_t train_samples;       /* of an epoch, by epochs; 0: it has no result yet */
-  double cost;                  /* in virtual time, of a step; of the whole trial where there are no rungs */
-  double end;                   /* in virtual time, of what it computes now */
+  uint32_t batch;         /* samples of a step */
+  uint64_t train_samples; /* of an epoch, by epochs; 0: it has no result yet */
+  double cost;            /* in virtual time, of a step; of the whole trial where there are no rungs */
+  bool may_end_early;     /* before it comes to its rung, by itself */
+  double began, end;      /* in virtual time, of what it computes now; `end` as if it did not end early */
   struct sweep_repeat *repeats; /* [spec->repeats] what was told of that; NULL: nothing */
   bool is_known; /* the outcome of that follows from what was told, and is not in the log yet */
   uint64_t told; /* how many outcomes the sweep knew before this one */
   char *known;   /* the value's text; NULL: it has failed */
   double known_others[SWEEP_OBJECTIVES_MAX - 1];
   uint64_t known_samples; /* train_samples */
+  double known_spared;    /* of all its runs together */
   char *known_failure;
   bool known_bad_input;
 };
 
 /* What was told of one of a trial's runs. */
 struct sweep_repeat {
+  double left; /* of one that may end early: the share of its way to the rung that it may leave out yet */
   bool is_told;
   struct sweep_outcome outcome;
 };
@@ -177,6 +182,10 @@ int sweep_check_extension(const struct sweep *sweep, const Weir__SweepBudget *bu
    failure, and so is, at the last rung, one that does not meet the constraint. */
 void sweep_tell(struct sweep *sweep, uint32_t trial, int rung, const struct sweep_outcome *outcome);
 
+/* Tells what share of its way to the rung a run may leave out yet by ending early, at most: never more than
+   was told before. Returns whether a result that waited may be decided upon by that. */
+bool sweep_tell_left(struct sweep *sweep, uint32_t trial, int rung, uint32_t repeat, double left);
+
 /* Whether that was told of the rung to which the trial runs. */
 bool sweep_is_told(const struct sweep_trial *trial, uint32_t repeat);
 
@@ -190,8 +199,8 @@ int sweep_repeat_spec(const struct sweep *sweep, const struct sweep_trial *trial
 /* Errors: INVALID, naming what does not go with several repeats. */
 int sweep_check_repeats(const Weir__SweepSpec *spec, struct err *err);
 
-/* The version of the trial's run at a rung (sweep_unit.h). train_samples: of an epoch of the run's data, which
-   only rungs in epochs ask for. 0: the run's last, where there are no rungs. */
+/* The version of the trial's run at a rung (sweep_unit.h). train_samples: of an epoch of the run's data,
+   which only rungs in epochs ask for. 0: the run's last, where there are no rungs. */
 uint64_t sweep_rung_step(const struct sweep *sweep, const struct sweep_trial *trial, int rung,
                          uint64_t train_samples);
 

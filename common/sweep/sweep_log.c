@@ -5,6 +5,7 @@
 
 #include "common/agree/spec.h"
 #include "common/sweep/front.h"
+#include "common/sweep/sweep_order.h"
 
 static int apply_suggestion(struct sweep *sweep, const Weir__SweepSuggestion *suggestion, struct err *err);
 static int apply_promotion(struct sweep *sweep, const Weir__SweepPromotion *promotion, struct err *err);
@@ -47,6 +48,7 @@ static void trial_run(struct sweep *sweep, struct sweep_trial *trial) {
   int rung = trial->n_results;
   uint64_t steps = sweep->rungs[rung] - (rung > 0 ? sweep->rungs[rung - 1] : 0);
   trial->state = SWEEP_TRIAL_RUNNING;
+  trial->began = sweep->now;
   trial->end = sweep->now + trial->cost * (double)(steps ? steps : 1) * sweep->spec->repeats;
   sweep->begun_steps += steps * sweep->spec->repeats;
   sweep->n_running++;
@@ -93,8 +95,9 @@ static int read_values(const struct space *space, const struct values *values, s
 }
 
 /* Of a step, its samples, or of a sample or an epoch one, as rungs count; where there are no rungs, of the
-   whole trial, whose samples are counted in passes over the data where it is told by epochs. A trial whose values do not go together takes as long as one of the base. Where trials have
-   several models, a sample is worth its multiply-adds. */
+   whole trial, whose samples are counted in passes over the data where it is told by epochs. A trial whose
+   values do not go together takes as long as one of the base. Where trials have several models, a sample is
+   worth its multiply-adds. */
 static double find_cost(const struct sweep *sweep, const struct sweep_trial *trial) {
   Weir__RunSpec *spec = NULL;
   struct err ignored = ERR_NONE;
@@ -116,7 +119,8 @@ static uint32_t find_batch(const struct sweep *sweep, const struct sweep_trial *
   Weir__RunSpec *spec = NULL;
   struct err ignored = ERR_NONE;
   uint32_t batch = sweep->base->train->batch;
-  if (sweep->unit != SWEEP_STEPS && sweep->costs_differ && sweep_trial_spec(sweep, trial, &spec, &ignored) == 0)
+  if (sweep->unit != SWEEP_STEPS && sweep->costs_differ &&
+      sweep_trial_spec(sweep, trial, &spec, &ignored) == 0)
     batch = spec->train->batch;
   spec_free(spec);
   return batch;
@@ -154,8 +158,20 @@ static struct sweep_trial *trial_new(struct sweep *sweep, uint32_t number, const
   return NULL;
 }
 
+/* Of trials whose spec says so, or may. */
+static bool may_end_early(const struct sweep *sweep) {
+  static const char key[] = "train.early_stopping";
+  bool may = sweep->base->train->early_stopping != NULL;
+  for (int i = 0; i < sweep->space->n && !may; i++) {
+    const char *path = sweep->space->dimensions[i].path;
+    may = strcmp(path, "train") == 0 || strncmp(path, key, sizeof key - 1) == 0;
+  }
+  return may;
+}
+
 static void trial_begin(struct sweep *sweep, struct sweep_trial *trial) {
   sweep->n_trials++;
+  trial->may_end_early = may_end_early(sweep);
   trial->batch = find_batch(sweep, trial);
   trial->cost = find_cost(sweep, trial);
   trial_run(sweep, trial);
@@ -233,6 +249,7 @@ static void forget_known(struct sweep_trial *trial) {
   free(trial->known_failure);
   trial->repeats = NULL;
   trial->known = trial->known_failure = NULL;
+  trial->known_spared = 0;
   trial->is_known = trial->known_bad_input = false;
 }
 
@@ -267,16 +284,20 @@ static int check_result(const struct sweep *sweep, const struct sweep_trial *tri
 
 static int apply_result(struct sweep *sweep, const Weir__SweepResult *result, struct err *err) {
   struct sweep_trial *trial = find_trial(sweep, result->trial, SWEEP_TRIAL_RUNNING, err);
-  double value = NAN, others[SWEEP_OBJECTIVES_MAX];
+  double value = NAN, spared = result->spared ? strtod(result->spared, NULL) : 0;
+  double others[SWEEP_OBJECTIVES_MAX];
   if (!trial || check_result(sweep, trial, result, err))
     return err->code;
   if (result->value)
     value = strtod(result->value, NULL);
   if (!result->failure && !isfinite(value))
     return err_set(err, ERR_CORRUPT, "the result of trial %u is no number", result->trial);
+  if (!(spared >= 0 && spared <= 1))
+    return err_set(err, ERR_CORRUPT, "the result of trial %u is of no part of its way", result->trial);
   if (read_others(sweep, result, others, err))
     return err->code;
   forget_known(trial);
+  trial->end = sweep_end_of(trial, spared);
   sweep->now = trial->end > sweep->now ? trial->end : sweep->now;
   sweep->n_running--;
   if (result->failure) {

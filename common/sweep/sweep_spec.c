@@ -296,15 +296,13 @@ static int check_metrics(const Weir__SweepSpec *spec, const Weir__RunSpec *base,
 /* What trials are given by the sweep. */
 static int check_own(const Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err) {
   if (base->train->has_hold || base->train->has_hold_epochs)
-    return err_set(
-        err, ERR_INVALID,
-        "spec: the run spec has %s, and trials are held by schedule.rungs alone: take it away",
-        base->train->has_hold ? "train.hold" : "train.hold_epochs");
+    return err_set(err, ERR_INVALID,
+                   "spec: the run spec has %s, and trials are held by schedule.rungs alone: take it away",
+                   base->train->has_hold ? "train.hold" : "train.hold_epochs");
   if (spec->schedule->n_rungs > 0 && base->eval && base->eval->n_at + base->eval->n_at_epochs > 0)
-    return err_set(
-        err, ERR_INVALID,
-        "spec: the run spec has %s, and trials are evaluated by schedule.rungs: take it away",
-        base->eval->n_at ? "eval.at" : "eval.at_epochs");
+    return err_set(err, ERR_INVALID,
+                   "spec: the run spec has %s, and trials are evaluated by schedule.rungs: take it away",
+                   base->eval->n_at ? "eval.at" : "eval.at_epochs");
   return 0;
 }
 
@@ -318,14 +316,16 @@ int sweep_spec_check_base(Weir__SweepSpec *spec, const Weir__RunSpec *base, stru
 /* Where a run ends, in the unit of rungs. */
 static int find_last(enum sweep_unit unit, const Weir__TrainSpec *train, uint64_t *last, struct err *err) {
   if (unit == SWEEP_EPOCHS && !train->has_epochs)
-    return err_set(err, ERR_INVALID,
-                   "schedule.interval: the run spec has train.steps, whose epochs only the data tells: give it "
-                   "train.epochs, or give schedule.rungs");
+    return err_set(
+        err, ERR_INVALID,
+        "schedule.interval: the run spec has train.steps, whose epochs only the data tells: give it "
+        "train.epochs, or give schedule.rungs");
   if (unit == SWEEP_EPOCHS && train->epochs != floor(train->epochs))
-    return err_set(err, ERR_INVALID,
-                   "schedule.interval: the run spec has train.epochs %g, and rungs are whole epochs: give it a "
-                   "whole number, or give schedule.rungs",
-                   train->epochs);
+    return err_set(
+        err, ERR_INVALID,
+        "schedule.interval: the run spec has train.epochs %g, and rungs are whole epochs: give it a "
+        "whole number, or give schedule.rungs",
+        train->epochs);
   if (unit != SWEEP_EPOCHS && !train->has_steps)
     return err_set(
         err, ERR_INVALID,

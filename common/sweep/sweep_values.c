@@ -122,8 +122,8 @@ static int spec_with_value(const struct attempt *attempt, double position, Weir_
   return err->code;
 }
 
-/* A run has no more steps, or epochs, than its spec may say. By samples, each rung is another step, of whatever
-   batch. */
+/* A run has no more steps, or epochs, than its spec may say. By samples, each rung is another step, of
+   whatever batch. */
 static int check_apart(const Weir__SweepSpec *spec, const Weir__RunSpec *run, struct err *err) {
   const Weir__SweepSchedule *schedule = spec->schedule;
   const enum sweep_unit unit = sweep_unit_of(schedule);

@@ -148,7 +148,7 @@ def test_rungs_in_epochs_are_the_same_samples_of_any_batch():
         sweep.outlives((3, "coordinator"), (8, "coordinator"))
         info = sweep.ends()
         assert info["records"] == expected
-        assert all(record["result"]["train_samples"] == "240" for record in expected if "result" in record), expected
+        assert all(record["result"]["train_samples"] == 240 for record in expected if "result" in record), expected
         rows = {int(row["trial"]): row for row in csv.DictReader(io.StringIO(sweep.ask("status", sweep.id, "--csv").stdout))}
         batches = set()
         for trial in info["trials"]:

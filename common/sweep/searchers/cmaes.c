@@ -11,7 +11,7 @@
 
 #include "common/sweep/cube.h"
 #include "common/sweep/history.h"
-#include "common/sweep/matrix.h"
+#include "common/sweep/numbers/matrix.h"
 #include "common/sweep/searcher.h"
 
 enum { N = SPACE_DIMENSIONS_MAX, POPSIZE_LEAST = 4, POPSIZE_MOST = 100000, ATTEMPTS_MAX = 100 };

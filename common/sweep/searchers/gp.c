@@ -10,7 +10,7 @@
 #include "common/sweep/cube.h"
 #include "common/sweep/gauss.h"
 #include "common/sweep/history.h"
-#include "common/sweep/minimize.h"
+#include "common/sweep/numbers/minimize.h"
 #include "common/sweep/searcher.h"
 
 enum {

@@ -77,22 +77,6 @@ int coordinator_check_hold(const struct coordinator *coordinator, const char *id
 bool coordinator_list_checkpoints(const struct coordinator *coordinator, const char *id, struct arena *arena,
                                   Weir__ListCheckpointsReply *reply);
 
-/* The version of the run that it has come to, and whose checkpoint is being made or is made next: that of its
-   hold, the last one, or one that is being written. wanted: that one alone; NULL: the newest. False: there is
-   none, or it is in the store. */
-bool coordinator_checkpoint_is_coming(const struct coordinator *coordinator, const char *id,
-                                      const uint64_t *wanted, uint64_t *step);
-/* Whether the run has yet to come to the version: a fork may wait for it. */
-bool coordinator_version_is_to_come(const struct coordinator *coordinator, const char *id, uint64_t step);
-/* Whether the fork still needs its parent as it is: its base is to come, or its servers have yet to load it
-   from the memory of the parent's. A sweep's forks need it from the beginning. */
-bool coordinator_needs_parent(const struct coordinator *coordinator, const char *id);
-/* How many steps it has is not known before its first worker has loaded its data. */
-bool coordinator_plan_is_to_come(const struct coordinator *coordinator, const char *id);
-/* Whether a checkpoint that was coming is still to come: a run that was rolled back since reaches the version
-   again. */
-bool coordinator_checkpoint_comes_again(const struct coordinator *coordinator, const char *id, uint64_t step);
-
 /* Lists of what the viewer sees, in the order of submission or joining, built in the arena. */
 void coordinator_list_runs(const struct coordinator *coordinator, const struct viewer *viewer,
                            uint64_t now_ms, struct arena *arena, Weir__ListRunsReply *reply);

@@ -81,9 +81,9 @@ static bool is_waited_for(const struct coordinator *coordinator, const struct ru
          coordinator_is_confirmed(coordinator, server);
 }
 
-/* Its process is known to have lost what it had, or another is in its place: at its address, on its host, be it
-   a new one or one that an earlier coordinator knew. The process itself would have come back with its id. A
-   server elsewhere says nothing of it. */
+/* Its process is known to have lost what it had, or another is in its place: at its address, on its host, be
+   it a new one or one that an earlier coordinator knew. The process itself would have come back with its id.
+   A server elsewhere says nothing of it. */
 static bool is_replaced(const struct coordinator *coordinator, const struct run *run,
                         const struct run_server *server) {
   for (int i = 0; i < coordinator->n_members && !server->is_gone; i++) {

@@ -6,6 +6,7 @@
 
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
+#include "server/coordinator/messages/to_come.h"
 #include "server/coordinator/shell/fork.h"
 
 enum { FORK_WAITS_MAX = 256, WAIT_MS = 45000 };

@@ -10,6 +10,7 @@
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "server/coordinator/messages/info.h"
+#include "server/coordinator/messages/to_come.h"
 #include "server/coordinator/quotas/quota.h"
 #include "server/coordinator/shell/sweeps.h"
 #include "server/coordinator/state/room.h"

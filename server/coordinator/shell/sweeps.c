@@ -12,6 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
+#include "server/coordinator/messages/to_come.h"
 
 /* What a sweep does next, found by the thread `searching`. */
 struct decision {
@@ -23,6 +24,8 @@ struct decision {
 
 static void sweep_turn(struct coordinator_service *shell, struct shell_sweep *sweep);
 static void observe(struct coordinator_service *shell, struct shell_sweep *sweep);
+static void observe_end(struct shell_sweep *sweep, const struct sweep_trial *trial, uint32_t repeat,
+                        const Weir__RunInfo *info, uint64_t earliest);
 static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *trial, uint32_t repeat,
                         const Weir__RunInfo *info, bool is_evaluated);
 static void decide(struct coordinator_service *shell, struct shell_sweep *sweep);
@@ -262,8 +265,11 @@ static void observe(struct coordinator_service *shell, struct shell_sweep *sweep
     if (trial->state != SWEEP_TRIAL_RUNNING || trial->is_known || sweep_is_told(trial, repeat))
       continue;
     id = sweep_run_id(sweep, trial->number, repeat);
-    if (coordinator_run_info(shell->core, id, shell_now_ms(), &info))
+    if (coordinator_run_info(shell->core, id, shell_now_ms(), &info)) {
+      if (trial->may_end_early)
+        observe_end(sweep, trial, repeat, &info, coordinator_earliest_end(shell->core, id));
       observe_run(sweep, trial, repeat, &info, coordinator_run_is_evaluated(shell->core, id));
+    }
     free(id);
   }
 }
@@ -300,6 +306,26 @@ static bool has_come(const Weir__RunInfo *info, uint64_t rung, bool is_last) {
   return is_last || (info->patience && info->patience->last_step > 0);
 }
 
+/* The share of its way to the trial's next rung that the run has yet to compute at a version. */
+static double share_behind(const struct sweep *sweep, const struct sweep_trial *trial,
+                           const Weir__RunInfo *info, uint64_t version) {
+  int rung = trial->n_results;
+  uint64_t from = rung > 0 ? sweep_rung_step(sweep, trial, rung - 1, info->train_samples) : 0;
+  uint64_t to = sweep_rung_step(sweep, trial, rung, info->train_samples);
+  to = to ? to : info->steps;
+  if (version >= to)
+    return 0;
+  return version > from ? (double)(to - version) / (double)(to - from) : 1;
+}
+
+/* The run does not end before that version; 0: that is not known. */
+static void observe_end(struct shell_sweep *sweep, const struct sweep_trial *trial, uint32_t repeat,
+                        const Weir__RunInfo *info, uint64_t earliest) {
+  if (earliest > 0 && sweep_tell_left(sweep->sweep, trial->number, trial->n_results, repeat,
+                                      share_behind(sweep->sweep, trial, info, earliest)))
+    sweep->is_waiting = false;
+}
+
 static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *trial, uint32_t repeat,
                         const Weir__RunInfo *info, bool is_evaluated) {
   const Weir__SweepSpec *spec = sweep->head->spec;
@@ -311,6 +337,8 @@ static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *tri
   case WEIR__RUN_STATE__HELD:
     if (!is_evaluated || !has_come(info, rung, is_last))
       return;
+    if (info->patience && info->patience->last_step)
+      outcome.spared = share_behind(sweep->sweep, trial, info, info->patience->last_step);
     outcome.value = metric_value(info, spec->objective->metric);
     for (size_t i = 1; i < spec->n_objectives; i++)
       outcome.others[i - 1] = metric_value(info, spec->objectives[i]->metric);

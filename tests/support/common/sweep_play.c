@@ -60,11 +60,15 @@ struct sweep *sweep_play_on(struct sweep *sweep, const struct sweep_play *play, 
     if (turn == SWEEP_DECIDED) {
       sweep_take(sweep, record, kept);
       message_free(record);
-    } else { /* any trial that runs may be the next to tell */
+    } else { /* any trial that runs may be the next to tell, how far it is or what became of it */
       uint32_t at = (uint32_t)(random_bits(play->seed, draws++) % (uint64_t)sweep->n_trials);
       struct sweep_trial *trial = &sweep->trials[at];
       struct sweep_outcome outcome = play->outcome_of(trial, trial->n_results);
-      sweep_tell(sweep, at, trial->n_results, &outcome);
+      uint64_t way = random_bits(play->seed + 2, draws) % 8;
+      if (trial->may_end_early && way < 4)
+        sweep_tell_left(sweep, at, trial->n_results, 0, 1 - (1 - outcome.spared) * (double)way / 4);
+      else
+        sweep_tell(sweep, at, trial->n_results, &outcome);
     }
     if (play->is_killed && random_bits(play->seed + 1, draws++) % 4 == 0) {
       sweep_free(sweep);

@@ -10,6 +10,7 @@
 
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
+#include "server/coordinator/messages/to_come.h"
 #include "tests/support/coordinator/world_holds.h"
 
 enum { PARENT, FORK }; /* runs */

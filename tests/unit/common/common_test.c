@@ -148,9 +148,10 @@ static void versions_are_evaluated_besides_and_the_next_one_is_found(void **stat
 }
 
 static Weir__RunSpec *epochs_spec(void) {
-  static const char text[] = "name: a\nmodel: {onnx: a.onnx}\ndata: {train: {format: npy, columns: {x: x.npy}}, "
-                             "split: [0.5, 0.5]}\neval: {every_steps: 100, at_epochs: [0.5, 1, 3]}\n"
-                             "train: {epochs: 3, batch: 128, hold_epochs: 1, optimizer: {lr: 0.1}}\n";
+  static const char text[] =
+      "name: a\nmodel: {onnx: a.onnx}\ndata: {train: {format: npy, columns: {x: x.npy}}, "
+      "split: [0.5, 0.5]}\neval: {every_steps: 100, at_epochs: [0.5, 1, 3]}\n"
+      "train: {epochs: 3, batch: 128, hold_epochs: 1, optimizer: {lr: 0.1}}\n";
   Weir__RunSpec *spec;
   struct err err = ERR_NONE;
   if (spec_read("a.yaml", text, strlen(text), &spec, &err) || spec_check(spec, &err))
@@ -183,9 +184,9 @@ static void a_hold_by_epochs_is_checked_when_the_data_is_known(void **state) {
   (void)state;
   spec->train->hold_epochs = 2;
   assert_int_equal(plan_init(&plan, spec, 1000, 10, &err), ERR_INVALID);
-  assert_string_equal(err.text,
-                      "train.hold_epochs: train.hold: version 15 is not evaluated, the next that is evaluated is "
-                      "23: hold the run there, or name 15 in eval.at");
+  assert_string_equal(
+      err.text, "train.hold_epochs: train.hold: version 15 is not evaluated, the next that is evaluated is "
+                "23: hold the run there, or name 15 in eval.at");
   spec->eval->n_at_epochs = 0;
   spec->train->hold_epochs = 0.1;
   assert_int_equal(plan_init(&plan, spec, 1000, 10, &err), ERR_INVALID);

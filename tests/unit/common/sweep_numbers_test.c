@@ -14,8 +14,8 @@
 #include "common/sweep/gauss.h"
 #include "common/sweep/history.h"
 #include "common/sweep/improvement.h"
-#include "common/sweep/matrix.h"
-#include "common/sweep/minimize.h"
+#include "common/sweep/numbers/matrix.h"
+#include "common/sweep/numbers/minimize.h"
 #include "common/sweep/parzen.h"
 #include "tests/support/common/sweep_fixture.h"
 

@@ -67,7 +67,8 @@ static void what_a_spec_says_wrongly_is_named_by_key(void **state) {
   assert_refused("schedule.unit=hours", "schedule.unit: 'hours' is not known");
   assert_refused("schedule={name: asha, rungs: [1, 1000001], unit: epochs}",
                  "schedule.rungs: 1000001 epochs are more than the 1000000 of a run");
-  assert_refused("schedule={name: asha, rungs: [0.5, 1], unit: epochs}", "schedule.rungs[0]: '0.5' is not a");
+  assert_refused("schedule={name: asha, rungs: [0.5, 1], unit: epochs}",
+                 "schedule.rungs: '0.5' is not a whole number");
   assert_refused("schedule={name: asha, rungs: [64, 127], unit: samples}",
                  "schedule.rungs: from 64 to 127 there are fewer samples than train.batch, 64");
   assert_refused("schedule={name: asha, rungs: [100, 200], unit: samples}",

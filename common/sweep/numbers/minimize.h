@@ -1,6 +1,6 @@
 /* Minima of smooth functions within bounds. */
-#ifndef WEIR_COMMON_SWEEP_MINIMIZE_H
-#define WEIR_COMMON_SWEEP_MINIMIZE_H
+#ifndef WEIR_COMMON_SWEEP_NUMBERS_MINIMIZE_H
+#define WEIR_COMMON_SWEEP_NUMBERS_MINIMIZE_H
 
 enum { MINIMIZE_DIMENSIONS_MAX = 72 };
 

@@ -1,6 +1,6 @@
 /* Small dense matrices, row by row in f64. Sums have one fixed order. */
-#ifndef WEIR_COMMON_SWEEP_MATRIX_H
-#define WEIR_COMMON_SWEEP_MATRIX_H
+#ifndef WEIR_COMMON_SWEEP_NUMBERS_MATRIX_H
+#define WEIR_COMMON_SWEEP_NUMBERS_MATRIX_H
 
 #include <stdbool.h>
 

@@ -1,12 +1,12 @@
 /* Minima of smooth functions within bounds. */
-#include "common/sweep/minimize.h"
+#include "common/sweep/numbers/minimize.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
 #include "common/base/err.h"
-#include "common/sweep/matrix.h"
+#include "common/sweep/numbers/matrix.h"
 
 enum { MAX = MINIMIZE_DIMENSIONS_MAX, CUTS_MAX = 20 };
 

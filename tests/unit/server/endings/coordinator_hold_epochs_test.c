@@ -9,6 +9,7 @@
 
 #include "common/base/log.h"
 #include "common/base/message.h"
+#include "server/coordinator/messages/info.h"
 #include "tests/support/coordinator/core_run.h"
 #include "tests/support/coordinator/core_succession.h"
 
@@ -36,6 +37,7 @@ static void a_hold_by_epochs_is_a_version_once_the_data_is_known(void **state) {
 static void epochs_of_too_few_samples_are_bad_input(void **state) {
   struct core_fixture *f = *state;
   f->hold_epochs = 0.9 * BATCH / SAMPLES;
+  server_joins(f, S1);
   worker_joins(f, W1, 1);
   user_submits(f, RUN, 1, 0);
   worker_loads(f, W1, RUN);

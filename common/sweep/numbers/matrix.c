@@ -1,5 +1,5 @@
 /* Small dense matrices. */
-#include "common/sweep/matrix.h"
+#include "common/sweep/numbers/matrix.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "common/base/patterns.h"
+#include "common/agree/patterns.h"
 
 enum { GROUPS_MAX = 100 };
 

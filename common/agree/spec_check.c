@@ -4,11 +4,11 @@
 
 #include "common/agree/labels.h"
 #include "common/agree/param_groups.h"
+#include "common/agree/patterns.h"
 #include "common/agree/plan.h"
 #include "common/agree/spec.h"
 #include "common/agree/tree.h"
 #include "common/base/memory.h"
-#include "common/base/patterns.h"
 
 enum {
   NAME_LENGTH_MAX = 40,

@@ -83,14 +83,16 @@ static bool is_waited_for(const struct coordinator *coordinator, const struct ru
 
 /* Its process is known to have lost what it had, or another is in its place: at its address, on its host, be
    it a new one or one that an earlier coordinator knew. The process itself would have come back with its id.
-   A server elsewhere says nothing of it. */
+   A server elsewhere says nothing of it, nor does the holder of another certificate. */
 static bool is_replaced(const struct coordinator *coordinator, const struct run *run,
                         const struct run_server *server) {
   for (int i = 0; i < coordinator->n_members && !server->is_gone; i++) {
     const struct member *member = coordinator->members[i];
     if (member->role == WEIR__ROLE__SERVER && member->joined_ms >= server->lost_ms &&
         strcmp(member->address, server->address) == 0 &&
-        (!server->host || strcmp(member->host, server->host) == 0) && coordinator_server_fits(run, member))
+        (!server->host || strcmp(member->host, server->host) == 0) &&
+        (!server->holder || !*server->holder || strcmp(member->holder, server->holder) == 0) &&
+        coordinator_server_fits(run, member))
       return true;
   }
   return server->is_gone;

@@ -25,6 +25,14 @@ static void set_workers(const struct core_fixture *f, Weir__WorkersSpec *workers
   workers->n_require = f->required.n;
 }
 
+static void set_ends(struct core_fixture *f, Weir__TrainSpec *train) {
+  train->has_hold = f->hold > 0;
+  train->hold = f->hold;
+  train->has_hold_epochs = f->hold_epochs > 0;
+  train->hold_epochs = f->hold_epochs;
+  train->early_stopping = f->early_stopping;
+}
+
 void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t max) {
   Weir__RunSpec spec = WEIR__RUN_SPEC__INIT;
   Weir__ModelSpec model = WEIR__MODEL_SPEC__INIT;
@@ -68,11 +76,7 @@ void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t
   data.eval = f->evaluates ? &source : NULL;
   train.has_steps = train.has_batch = train.has_microbatches = optimizer.has_lr = true;
   train.steps = f->trains_nothing ? 0 : f->steps ? f->steps : STEPS;
-  train.has_hold = f->hold > 0;
-  train.hold = f->hold;
-  train.has_hold_epochs = f->hold_epochs > 0;
-  train.hold_epochs = f->hold_epochs;
-  train.early_stopping = f->early_stopping;
+  set_ends(f, &train);
   submission.weights_sha256 = f->trains_nothing ? FIXTURE_SHA256 : NULL;
   train.has_deterministic = f->admits_any;
   train.deterministic = !f->admits_any;

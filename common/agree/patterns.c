@@ -1,5 +1,5 @@
 /* Shell patterns of initializers' names. */
-#include "common/base/patterns.h"
+#include "common/agree/patterns.h"
 
 #include <string.h>
 

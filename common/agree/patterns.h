@@ -1,6 +1,6 @@
 /* Shell patterns (fnmatch) of initializers' names, as specs have them. */
-#ifndef WEIR_COMMON_BASE_PATTERNS_H
-#define WEIR_COMMON_BASE_PATTERNS_H
+#ifndef WEIR_COMMON_AGREE_PATTERNS_H
+#define WEIR_COMMON_AGREE_PATTERNS_H
 
 #include <stddef.h>
 

@@ -199,7 +199,7 @@ static bool step_fits_locked(struct run *run, uint64_t step, struct err *err) {
 
 /* The worker below may have learned before this one that the hold was raised. */
 static bool step_is_due_locked(const struct run *run, const struct boundary_key *key, struct err *err) {
-  if (key->is_chunk || run->hold == 0 || key->step < run->hold)
+  if (key->is_chunk || steps_find(run, key->step)->is_due)
     return true;
   err_set(err, ERR_BUSY, "the run is held at step %llu, as far as this worker knows",
           (unsigned long long)key->step);

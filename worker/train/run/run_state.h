@@ -63,6 +63,7 @@ struct totals {
 /* The tasks of one version; beside the weights_set of that version. */
 struct version_tasks {
   struct task_list microbatches, chunks;
+  bool is_due; /* gradients are computed from it. A hold that comes later is too late for it. */
 };
 
 /* Where sums of gradients go while workers of one host reduce among themselves (worker/train/group/relay.h).
@@ -125,7 +126,7 @@ struct run {
   bool is_group_told;               /* the coordinator knows that the applied view's group has ended */
   bool is_unreached_told;           /* the coordinator knows that we do not reach all servers */
   uint64_t incarnation;             /* of the applied view */
-  uint64_t hold;                    /* likewise: no gradient is computed from it; 0: there is none */
+  uint64_t hold;                    /* likewise: no version from it on becomes due; 0: there is none */
   bool must_rejoin;                 /* a server is elsewhere in the run: begin again where the servers are */
   int setbacks;                     /* rejoins in a row without a new version; the pauses before them grow */
   int drops;                        /* those of them, in a row, because dropped_version was dropped */

@@ -9,18 +9,20 @@
 
 static void steps_advance(struct run *run);
 
-bool steps_are_due(const struct run *run, uint64_t version) {
-  return version < run->loaded.plan.steps && (run->hold == 0 || version < run->hold);
-}
-
-static void version_tasks_open(struct run *run, struct version_tasks *tasks, uint64_t version) {
+static void version_tasks_assign(const struct run *run, struct version_tasks *tasks, uint64_t version) {
   const struct plan *plan = &run->loaded.plan;
-  tasks_clear(&tasks->microbatches);
-  tasks_clear(&tasks->chunks);
-  if (steps_are_due(run, version))
+  tasks->is_due |= version < plan->steps && (run->hold == 0 || version < run->hold);
+  if (tasks->is_due)
     tasks_assign(&tasks->microbatches, run->share.microbatches);
   if (plan_evaluates(plan, version))
     tasks_assign(&tasks->chunks, run->share.chunks);
+}
+
+static void version_tasks_open(const struct run *run, struct version_tasks *tasks, uint64_t version) {
+  tasks_clear(&tasks->microbatches);
+  tasks_clear(&tasks->chunks);
+  tasks->is_due = false;
+  version_tasks_assign(run, tasks, version);
 }
 
 void steps_send(struct run *run, const struct transfer_item *item) {
@@ -140,19 +142,15 @@ static void steps_open(struct run *run) {
 }
 
 void steps_assign(struct run *run) {
-  const struct plan *plan = &run->loaded.plan;
   struct weights *weights = run->weights;
   struct weights_set *sets[2] = {weights->current, weights->next};
   struct version_tasks *versions[2] = {run->current, run->next};
-  for (int i = 0; i < 2; i++) {
-    if (sets[i]->is_open && steps_are_due(run, sets[i]->version))
-      tasks_assign(&versions[i]->microbatches, run->share.microbatches);
-    if (sets[i]->is_open && plan_evaluates(plan, sets[i]->version))
-      tasks_assign(&versions[i]->chunks, run->share.chunks);
-  }
-  if (weights->current->is_open && !weights->next->is_open && steps_are_due(run, weights->current->version))
+  for (int i = 0; i < 2; i++)
+    if (sets[i]->is_open)
+      version_tasks_assign(run, versions[i], sets[i]->version);
+  if (weights->current->is_open && run->current->is_due && !weights->next->is_open)
     steps_open(run); /* it was held there */
-  else if (weights->current->is_open && steps_are_due(run, weights->current->version)) {
+  else if (weights->current->is_open && run->current->is_due) {
     steps_tell_reducer(run, reducer_assign);
     loader_expect(run->loaded.loader, weights->current->version, run->share.microbatches.begin,
                   run->share.microbatches.end);
@@ -176,7 +174,7 @@ static void steps_obey(struct run *run) {
     return;
   step = order->step;
   extras_order(&run->extra_microbatches, order->microbatches,
-               steps_are_due(run, step) ? order->n_microbatches : 0);
+               run->current->is_due ? order->n_microbatches : 0);
   extras_order(&run->extra_chunks, order->chunks, plan_evaluates(plan, step) ? order->n_chunks : 0);
   log_event(LOG_INFO, "worker", "reissue", "run=%s step=%llu", run->load->run, (unsigned long long)step);
   message_free(order);
@@ -241,7 +239,7 @@ static void steps_advance(struct run *run) {
   run->current = run->next;
   run->next = old;
   run->setbacks = run->drops = 0;
-  if (steps_are_due(run, weights->current->version))
+  if (run->current->is_due)
     steps_open(run);
   else
     steps_rest(run);

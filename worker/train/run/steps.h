@@ -29,11 +29,9 @@ void steps_join(struct run *run, uint64_t version);
 /* Forgets both versions and what is held. Nothing is read, nothing under way. */
 void steps_clear(struct run *run);
 
-/* run->share has changed, or run->hold was raised: then steps go on. */
+/* run->share or run->hold has changed. Steps go on where the hold was raised; a version that was due before
+   the hold came stays due, for its tasks may have been computed, and pushed, already. */
 void steps_assign(struct run *run);
-
-/* Whether gradients are computed from the version for now. */
-bool steps_are_due(const struct run *run, uint64_t version);
 
 /* Where the bytes of an arriving block are to be written in host memory (then steps_landed), NULL if they are
    not wanted. */

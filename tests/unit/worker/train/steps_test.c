@@ -217,6 +217,72 @@ static void a_dropped_task_that_went_to_another_worker_holds_no_part_back(void *
   assert_int_equal(sent_parts(f, 1, 0, 0), 1);
 }
 
+static void set_hold(struct fixture *f, uint64_t hold) {
+  f->run.hold = hold;
+  steps_assign(&f->run);
+}
+
+static void compute(struct fixture *f, uint64_t version) {
+  struct work work = begin(f, version, 0);
+  deliver(f, &work);
+  steps_end(&f->run, &work, true);
+  assert_int_equal(sent_parts(f, version, 0, 0), 1);
+}
+
+static void nothing_is_computed_from_a_held_version_before_the_hold_is_raised(void **state) {
+  struct fixture *f = *state;
+  struct work work;
+  f->run.hold = 1;
+  join(f, 0, 1);
+  arrive(f, 0);
+  compute(f, 0);
+  assert_false(steps_begin(&f->run, NULL, &work));
+  arrive(f, 1);
+  assert_false(steps_begin(&f->run, NULL, &work));
+  set_hold(f, 2);
+  compute(f, 1);
+  arrive(f, 2);
+  assert_false(steps_begin(&f->run, NULL, &work));
+}
+
+/* The coordinator that sent it knew less of the step than this worker. Were the version's tasks taken for
+   tasks of a held one, their parts would have nowhere to go, and nobody would compute them again. */
+static void a_hold_is_too_late_for_a_version_whose_tasks_are_assigned(void **state) {
+  struct fixture *f = *state;
+  struct work ahead;
+  join(f, 0, 1);
+  arrive(f, 0);
+  compute(f, 0);
+  ahead = begin(f, 1, 0);
+  set_hold(f, 1);
+  arrive(f, 1);
+  deliver(f, &ahead);
+  steps_end(&f->run, &ahead, true);
+  assert_int_equal(sent_parts(f, 1, 0, 0), 1);
+  arrive(f, 2);
+  assert_false(steps_begin(&f->run, NULL, &ahead)); /* opened under the hold, so it keeps to it */
+  set_hold(f, 0);
+  compute(f, 2);
+  arrive(f, 3);
+}
+
+static void a_hold_at_the_present_version_does_not_keep_its_tasks_from_another_share(void **state) {
+  struct fixture *f = *state;
+  struct work work;
+  join(f, 0, 1);
+  arrive(f, 0);
+  compute(f, 0);
+  arrive(f, 1);
+  f->run.hold = 1;
+  assign(f, 0, 2);
+  for (uint32_t m = 0; m < 2; m++) {
+    work = begin(f, 1, m);
+    deliver(f, &work);
+    steps_end(&f->run, &work, true);
+  }
+  assert_int_equal(sent_parts(f, 1, 0, 1), 1);
+}
+
 static void in_a_group_sums_go_through_it_and_rows_and_pulls_do_not(void **state) {
   struct fixture *f = *state;
   struct transfer_item items[] = {
@@ -401,6 +467,9 @@ int main(void) {
       TEST(the_next_version_is_computed_ahead_and_pushed_once_it_is_complete),
       TEST(work_ahead_makes_way_for_what_a_lost_worker_left),
       TEST(a_dropped_task_that_went_to_another_worker_holds_no_part_back),
+      TEST(nothing_is_computed_from_a_held_version_before_the_hold_is_raised),
+      TEST(a_hold_is_too_late_for_a_version_whose_tasks_are_assigned),
+      TEST(a_hold_at_the_present_version_does_not_keep_its_tasks_from_another_share),
       TEST(in_a_group_sums_go_through_it_and_rows_and_pulls_do_not),
       TEST(a_version_that_is_read_for_a_group_is_not_written_over),
       TEST(extra_tasks_of_the_present_step_come_before_our_own),

@@ -99,9 +99,11 @@ def theirs(side):
             try:
                 out, errors = child.communicate(timeout=LIMIT_SECONDS)
             except subprocess.TimeoutExpired:
-                os.killpg(child.pid, signal.SIGKILL)  # with the processes of its trials
                 print(f"  {side} {' '.join(map(str, arguments))}: given up after {LIMIT_SECONDS} s", flush=True)
                 return None
+            finally:
+                if child.poll() is None:  # also where somebody has interrupted us
+                    os.killpg(child.pid, signal.SIGKILL)  # with the processes of its trials
         assert child.returncode == 0, errors[-2000:]
         return json.loads(out.splitlines()[-1])
     return search

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes groups.json: weights of tensors in several parameter groups, and their exponential moving average, after each
-of 20 steps, as PyTorch computes them in float64. tests/unit/common/group_updates_test.c compares ours. Needs
+of 20 steps, as PyTorch computes them in float64. tests/unit/common/optim/group_updates_test.c compares ours. Needs
 tests/parity/requirements.txt; run as
 
     python tests/parity/groups.py > tests/parity/groups.json

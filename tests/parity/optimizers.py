@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes optimizers.json: the weights of every optimizer with several sets of options after each of 20 steps, as PyTorch
-computes them in float64. tests/unit/common/optimizer_test.c compares ours, and wants a case for each row of
+computes them in float64. tests/unit/common/optim/optimizer_test.c compares ours, and wants a case for each row of
 optimizer.def. Needs tests/parity/requirements.txt; run as
 
     python tests/parity/optimizers.py > tests/parity/optimizers.json

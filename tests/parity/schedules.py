@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes schedules.json: the learning rate of every schedule for 200 steps, bare and after a linear warm-up, by
-torch.optim.lr_scheduler. tests/unit/common/schedule_test.c compares ours, and wants both for each row of schedule.def.
+torch.optim.lr_scheduler. tests/unit/common/optim/schedule_test.c compares ours, and wants both for each row of schedule.def.
 Needs tests/parity/requirements.txt; run as
 
     python tests/parity/schedules.py > tests/parity/schedules.json

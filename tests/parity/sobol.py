@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes sobol.json: points of the unscrambled Sobol sequence in 64 dimensions by scipy.stats.qmc, in scipy's order (Gray's
-code). tests/unit/common/sweep_numbers_test.c compares ours. Needs tests/bench/requirements.txt; run as
+code). tests/unit/common/sweep/sweep_numbers_test.c compares ours. Needs tests/bench/requirements.txt; run as
 
     python tests/parity/sobol.py > tests/parity/sobol.json
 """

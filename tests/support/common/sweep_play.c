@@ -50,6 +50,14 @@ void sweep_take(struct sweep *sweep, const Weir__SweepRecord *record, struct kep
   assert_int_equal(sweep_apply(sweep, record, &err), 0);
 }
 
+void sweep_take_next(struct sweep *sweep) {
+  Weir__SweepRecord *record;
+  struct err err = ERR_NONE;
+  assert_int_equal(sweep_next(sweep, &record), SWEEP_DECIDED);
+  assert_int_equal(sweep_apply(sweep, record, &err), 0);
+  message_free(record);
+}
+
 struct sweep *sweep_play_on(struct sweep *sweep, const struct sweep_play *play, struct kept *kept) {
   uint64_t draws = 0;
   for (;;) {

@@ -35,6 +35,8 @@ void sweep_check_log(const char *text, struct sweep_outcome (*outcome_of)(const 
 
 /* Applies a record, and keeps it. */
 void sweep_take(struct sweep *sweep, const Weir__SweepRecord *record, struct kept *kept);
+/* Applies what is decided next; something is. */
+void sweep_take_next(struct sweep *sweep);
 /* Runs one that is under way to its end. Takes it, and returns it or a
    successor. */
 struct sweep *sweep_play_on(struct sweep *sweep, const struct sweep_play *play, struct kept *kept);

@@ -27,14 +27,6 @@ static const char text[] = "name: search\n"
                            "space: {train.batch: [32, 64, 128]}\n"
                            "points: [{train.batch: 128}, {train.batch: 32}]\n";
 
-static void take_next(struct sweep *sweep) {
-  Weir__SweepRecord *record;
-  struct err err = ERR_NONE;
-  assert_int_equal(sweep_next(sweep, &record), SWEEP_DECIDED);
-  assert_int_equal(sweep_apply(sweep, record, &err), 0);
-  message_free(record);
-}
-
 static struct sweep_outcome outcome_of(const struct sweep_trial *trial, int rung) {
   struct sweep_outcome outcome = sweep_draw_outcome(trial, rung);
   outcome.train_samples = SAMPLES;
@@ -63,8 +55,8 @@ static void assert_steps(const struct sweep *sweep, int trial, const uint64_t ex
 static void a_trials_steps_follow_from_its_batch_and_its_data(void **state) {
   struct sweep *sweep = sweep_of(text, NULL, 0);
   (void)state;
-  take_next(sweep);
-  take_next(sweep);
+  sweep_take_next(sweep);
+  sweep_take_next(sweep);
   assert_steps(sweep, 0, (const uint64_t[]){7, 23, 70}); /* 1000 / 128, downwards, as of train.epochs */
   assert_steps(sweep, 1, (const uint64_t[]){31, 93, 281});
   sweep_free(sweep);
@@ -73,11 +65,11 @@ static void a_trials_steps_follow_from_its_batch_and_its_data(void **state) {
 static void trials_of_as_many_epochs_take_as_long(void **state) {
   struct sweep *sweep = sweep_of(text, NULL, 0);
   (void)state;
-  take_next(sweep);
-  take_next(sweep);
+  sweep_take_next(sweep);
+  sweep_take_next(sweep);
   assert_true(sweep->trials[0].end == 1 && sweep->trials[1].end == 1);
   sweep_tell(sweep, 0, 0, &(struct sweep_outcome){.value = 0.5, .train_samples = SAMPLES});
-  take_next(sweep);
+  sweep_take_next(sweep);
   assert_int_equal(sweep->trials[0].n_results, 1);
   assert_int_equal(sweep->trials[0].results[0].steps, 1); /* searchers compare by epochs */
   assert_int_equal(sweep->trials[0].train_samples, SAMPLES);
@@ -90,8 +82,8 @@ static void a_result_says_of_how_many_samples_its_epochs_are(void **state) {
   Weir__SweepRecord *record;
   struct err err = ERR_NONE;
   (void)state;
-  take_next(sweep);
-  take_next(sweep);
+  sweep_take_next(sweep);
+  sweep_take_next(sweep);
   sweep_tell(sweep, 0, 0, &(struct sweep_outcome){.value = 0.5, .train_samples = SAMPLES});
   assert_int_equal(sweep_next(sweep, &record), SWEEP_DECIDED);
   assert_int_equal(record->result->train_samples, SAMPLES);
@@ -110,7 +102,7 @@ static void the_budget_counts_epochs(void **state) {
   Weir__SweepRecord *record;
   (void)state;
   for (int i = 0; i < 3; i++)
-    take_next(sweep);
+    sweep_take_next(sweep);
   assert_int_equal(sweep_next(sweep, &record), SWEEP_WAITS);
   assert_int_equal(sweep->begun_steps, 3);
   sweep_free(sweep);

@@ -29,14 +29,6 @@ static const char text[] =
     "points: [{train.optimizer.name: adamw}, {train.optimizer.name: sgd, model.onnx: narrow.onnx},\n"
     "         {train.optimizer.name: sgd, model.onnx: wide.onnx, train.clip_norm: 1.5}]\n";
 
-static void take_next(struct sweep *sweep) {
-  Weir__SweepRecord *record;
-  struct err err = ERR_NONE;
-  assert_int_equal(sweep_next(sweep, &record), SWEEP_DECIDED);
-  assert_int_equal(sweep_apply(sweep, record, &err), 0);
-  message_free(record);
-}
-
 static void set_models(struct sweep *sweep, const char *narrow, const char *wide) {
   sweep_set_models(sweep, (const struct sweep_model[]){{5, "base"}, {7, narrow}, {11, wide}});
 }
@@ -50,7 +42,7 @@ static void a_trial_has_its_model_and_takes_time_by_its_multiply_adds(void **sta
   for (uint32_t i = 0; i < 3; i++) {
     Weir__RunSpec *spec;
     struct err err = ERR_NONE;
-    take_next(sweep);
+    sweep_take_next(sweep);
     assert_int_equal(sweep_trial_model(sweep, &sweep->trials[i]), i);
     assert_true(sweep->trials[i].end == 10 * 64 * multiply_adds[i]);
     assert_int_equal(sweep_trial_spec(sweep, &sweep->trials[i], &spec, &err), 0);

@@ -24,14 +24,6 @@ static const char text[] = "name: search\n"
                            "space: {train.batch: [32, 64, 128]}\n"
                            "points: [{train.batch: 128}, {train.batch: 32}]\n";
 
-static void take_next(struct sweep *sweep) {
-  Weir__SweepRecord *record;
-  struct err err = ERR_NONE;
-  assert_int_equal(sweep_next(sweep, &record), SWEEP_DECIDED);
-  assert_int_equal(sweep_apply(sweep, record, &err), 0);
-  message_free(record);
-}
-
 static void assert_steps(const struct sweep *sweep, int trial, const uint64_t expected[3]) {
   Weir__RunSpec *spec;
   struct err err = ERR_NONE;
@@ -49,8 +41,8 @@ static void assert_steps(const struct sweep *sweep, int trial, const uint64_t ex
 static void a_trials_steps_follow_from_its_batch(void **state) {
   struct sweep *sweep = sweep_of(text, NULL, 0);
   (void)state;
-  take_next(sweep);
-  take_next(sweep);
+  sweep_take_next(sweep);
+  sweep_take_next(sweep);
   assert_steps(sweep, 0, (const uint64_t[]){5, 8, 15}); /* 1000 / 128, upwards */
   assert_steps(sweep, 1, (const uint64_t[]){20, 32, 60});
   sweep_free(sweep);
@@ -59,11 +51,11 @@ static void a_trials_steps_follow_from_its_batch(void **state) {
 static void trials_of_as_many_samples_take_as_long(void **state) {
   struct sweep *sweep = sweep_of(text, NULL, 0);
   (void)state;
-  take_next(sweep);
-  take_next(sweep);
+  sweep_take_next(sweep);
+  sweep_take_next(sweep);
   assert_true(sweep->trials[0].end == 640 && sweep->trials[1].end == 640);
   sweep_tell(sweep, 0, 0, &(struct sweep_outcome){.value = 0.5});
-  take_next(sweep);
+  sweep_take_next(sweep);
   assert_int_equal(sweep->trials[0].n_results, 1);
   assert_int_equal(sweep->trials[0].results[0].steps, 640); /* searchers compare by samples */
   sweep_free(sweep);
@@ -75,7 +67,7 @@ static void the_budget_counts_samples(void **state) {
   Weir__SweepRecord *record;
   (void)state;
   for (int i = 0; i < 3; i++)
-    take_next(sweep);
+    sweep_take_next(sweep);
   assert_int_equal(sweep_next(sweep, &record), SWEEP_WAITS);
   assert_int_equal(sweep->begun_steps, 3 * 640);
   sweep_free(sweep);

@@ -3,14 +3,14 @@ B ?= build
 CC = gcc
 BUILD_ID := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 BUILD_DATE := $(or $(shell git log -1 --format=%cs 2>/dev/null),$(shell date +%F))
-PKGS = grpc gpr libprotobuf-c openssl zlib yaml-0.1 jansson hiredis libjpeg libpng libxxhash
+PKGS = grpc gpr libprotobuf-c openssl zlib yaml-0.1 jansson hiredis libjpeg libpng libxxhash libmicrohttpd gnutls
 PACKAGES = build-essential pkg-config git libgrpc-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler \
   libdnnl-dev libssl-dev zlib1g-dev libyaml-dev libjansson-dev libhiredis-dev libonnx-dev libjpeg62-turbo-dev \
-  libpng-dev libxxhash-dev
+  libpng-dev libxxhash-dev libmicrohttpd-dev libgnutls28-dev
 DEMO_PACKAGES = dataset-fashion-mnist
 FUZZ_PACKAGES = clang libclang-rt-14-dev
 CHECK_PACKAGES = libcmocka-dev redis-server redis-sentinel openssl libonnx-testdata clang-format cppcheck python3 python3-venv iproute2 \
-  mandoc zsh fish
+  mandoc zsh fish prometheus
 # Only root can test containers; an engine that is there already is not replaced by another.
 ifeq ($(shell id -u),0)
   CHECK_PACKAGES += $(shell type dockerd >/dev/null 2>&1 || echo docker.io) docker-compose iptables debootstrap

@@ -29,6 +29,8 @@ THIRD_PARTY = {
     "jerror.h": ("worker/data/formats/image_jpeg.c",),
     "png.h": ("worker/data/formats/image_png.c",),
     "xxh": ("common/base/hash.c",),
+    "microhttpd.h": ("common/http/",),
+    "gnutls/": ("common/http/",),
 }
 # The coordinator's decisions: no calls, store, threads or clock, so that a simulator can drive them.
 PURE = ("server/coordinator/",)
@@ -49,7 +51,7 @@ OURSELVES = re.compile(r"struct garbage_job\){\.shell = shell, \.viewer = viewer
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 PARAMETERS_MAX = 5
-FOREIGN_SIGNATURES = ("tests/simulation/cuda/", "common/door/door.c")  # NVIDIA's functions, simulated; a callback of OpenSSL's
+FOREIGN_SIGNATURES = ("tests/simulation/cuda/", "common/door/door.c", "common/http/visit.")  # NVIDIA's functions, simulated; callbacks of OpenSSL's and libmicrohttpd's
 INCLUDE = re.compile(r'^\s*#include\s+["<]([^">]+)[">]')
 # A definition at the start of a line: its name, and what is between its parentheses, which may hold others once.
 DEFINITION = re.compile(r"^(?![#}\s]|typedef\b)[^;{}()=]*?\b(\w+)\(((?:[^(){};]|\([^(){};]*\))*)\)\s*\{", re.MULTILINE)

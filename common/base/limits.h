@@ -30,6 +30,10 @@ enum { LIMIT_REQUEST_MS = 30000 };
 /* Messages, but those that carry a block. gRPC's default. */
 enum { LIMIT_MESSAGE_BYTES = 4 << 20 };
 
+/* A port that speaks HTTP: connections that are open, the headers of a request, and how long a connection may
+   be without an answer that it has taken, whatever it does meanwhile. */
+enum { LIMIT_HTTP_CONNECTIONS = 64, LIMIT_HTTP_HEADER_BYTES = 16 * 1024, LIMIT_HTTP_MS = 60000 };
+
 /* A spec, with its aliases written out. */
 enum { LIMIT_SPEC_BYTES = 4 << 20 };
 

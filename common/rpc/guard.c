@@ -92,11 +92,16 @@ struct rpc_guest *rpc_guard_meet(struct rpc_guard *guard, grpc_call *call) {
   grpc_auth_property_iterator properties =
       grpc_auth_context_find_properties_by_name(context, GRPC_X509_PEM_CERT_PROPERTY_NAME);
   const grpc_auth_property *pem = context ? grpc_auth_property_iterator_next(&properties) : NULL;
+  struct rpc_guest *guest = rpc_guard_meet_pem(guard, pem ? pem->value : "", pem ? pem->value_length : 0);
+  grpc_auth_context_release(context);
+  return guest;
+}
+
+struct rpc_guest *rpc_guard_meet_pem(struct rpc_guard *guard, const char *pem, size_t size) {
   struct rpc_guest *guest;
   pthread_mutex_lock(&guard->lock);
-  guest = meet_locked(guard, pem ? pem->value : "", pem ? pem->value_length : 0);
+  guest = meet_locked(guard, pem, size);
   pthread_mutex_unlock(&guard->lock);
-  grpc_auth_context_release(context);
   return guest;
 }
 

@@ -16,6 +16,8 @@ void rpc_guard_free(struct rpc_guard *guard);               /* its guests were p
 
 /* The certificate of the connection that the call came by. Any thread. */
 struct rpc_guest *rpc_guard_meet(struct rpc_guard *guard, grpc_call *call);
+struct rpc_guest *rpc_guard_meet_pem(struct rpc_guard *guard, const char *pem,
+                                     size_t size);                         /* of another port */
 void rpc_guest_put(struct rpc_guest *guest);                               /* NULL is ignored */
 const struct cert_holder *rpc_guest_holder(const struct rpc_guest *guest); /* NULL: it names nobody */
 

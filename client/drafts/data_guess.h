@@ -1,0 +1,23 @@
+/* Which data a model's spec names: what lies in a folder, else what would fit. */
+#ifndef WEIR_CLIENT_DRAFTS_DATA_GUESS_H
+#define WEIR_CLIENT_DRAFTS_DATA_GUESS_H
+
+#include "client/drafts/task.h"
+
+struct data_guess {
+  bool is_found;       /* what train names is there */
+  char *train;         /* "{format: csv, file: train.csv, ...}" */
+  char *eval;          /* likewise; NULL: a part of train is evaluated */
+  char *transforms;    /* lines of the list, each with its line end and indented by four; "" for none */
+  const char *meaning; /* of what train names: "a folder of JPEG and PNG files for each class" */
+  char *doubt;         /* what does not fit the model; NULL: nothing */
+};
+
+/* root: the folder. Released with data_guess_fini. */
+void data_guess_find(const struct task *task, const char *root, struct data_guess *out);
+void data_guess_fini(struct data_guess *guess); /* safe on a zeroed one */
+
+/* A name as a YAML scalar; freed by the caller. */
+char *data_quoted(const char *name);
+
+#endif

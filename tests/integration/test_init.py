@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""`weir init`: for every kind of model a spec that runs, with the data beside it."""
+import os
+import random
+import re
+import struct
+
+from formats import CHANNELS, PIXELS, SIDE, idx, npy, png
+from harness import Folder, main, weir
+from test_models import kinds
+
+SAMPLES, CLASSES = 40, 3
+IMAGE, OUTPUT = f"{CHANNELS},{SIDE},{SIDE}", ["--classes", CLASSES]
+
+
+def images(folder):
+    """Folders train and test, of a folder a class."""
+    draw = random.Random(1)
+    for part in ("train", "test"):
+        for label in range(CLASSES):
+            os.makedirs(folder.file(f"{part}/class-{label}"))
+            for i in range(SAMPLES // 2):
+                folder.file(f"{part}/class-{label}/{i}.png", png(draw.randbytes(PIXELS)))
+    return "{format: images, folder: train}"
+
+
+def mnist(folder):
+    draw = random.Random(2)
+    for part in ("train", "t10k"):
+        folder.file(f"{part}-images-idx3-ubyte", idx(8, (SAMPLES, 28, 28), draw.randbytes(SAMPLES * 28 * 28)))
+        folder.file(f"{part}-labels-idx1-ubyte", idx(8, (SAMPLES,), bytes(i % CLASSES for i in range(SAMPLES))))
+    return "{format: idx, images: train-images-idx3-ubyte, labels: train-labels-idx1-ubyte}"
+
+
+def table(folder):
+    """The label is amidst the features."""
+    folder.file("train.csv", "a,b,label,c\n" + "".join(f"{i}.5,{-i},{i % CLASSES},{i % 7}\n" for i in range(SAMPLES)))
+    return '{format: csv, file: train.csv, columns: {image: "a:b,c", labels: "label"}}'
+
+
+def text(folder):
+    folder.file("train.txt", "abc def. " * SAMPLES)
+    return "{format: text, file: train.txt, context: 8, unit: bytes}"
+
+
+def arrays(folder):
+    draw = random.Random(3)
+    folder.file("dense.npy", npy("<f4", (SAMPLES, 2), struct.pack(f"<{SAMPLES * 2}f", *(draw.random() for _ in range(SAMPLES * 2)))))
+    folder.file("sparse.npy", npy("<i8", (SAMPLES, 2), struct.pack(f"<{SAMPLES * 2}q", *(i % 5 for i in range(SAMPLES * 2)))))
+    folder.file("labels.npy", npy("<f4", (SAMPLES,), struct.pack(f"<{SAMPLES}f", *(i % 2 for i in range(SAMPLES)))))
+    return "{format: npy, columns: {dense: dense.npy, sparse: sparse.npy, labels: labels.npy}}"
+
+
+# kind: its options, the data beside it, the loss
+CASES = {
+    "mlp": (["--input", "3", "--hidden", "4", *OUTPUT], table, "cross_entropy"),
+    "lenet": (OUTPUT, mnist, "cross_entropy"),
+    "resnet18": (["--input", IMAGE, "--width", 8, *OUTPUT], images, "cross_entropy"),
+    "resnet50": (["--input", IMAGE, "--width", 8, *OUTPUT], images, "cross_entropy"),
+    "mobilenet_v2": (["--input", IMAGE, "--width", 0.25, *OUTPUT], images, "cross_entropy"),
+    "vit": (["--input", IMAGE, *OUTPUT, "--patch", SIDE // 2, "--width", 8, "--depth", 1, "--heads", 2], images, "cross_entropy"),
+    "gpt": (["--vocabulary", 256, "--context", 8, "--width", 8, "--depth", 1, "--heads", 2], text, "cross_entropy"),
+    "dlrm": (["--dense", 2, "--tables", "5x2", "--width", 4, "--bottom", "8,4", "--top", "4"], arrays, "bce_with_logits"),
+}
+
+
+def test_the_spec_of_every_kind_finds_its_data_and_trains():
+    assert sorted(CASES) == sorted(kinds()), "each kind has a case"
+    for kind, (options, write, loss) in CASES.items():
+        with Folder() as folder:
+            model, source = folder.model(kind, *options), write(folder)
+            said = weir("init", model).stdout
+            assert f"with the loss {loss}\n" in said and f"\ndata      {source}\n" in said and "fill in" not in said, said
+            spec = folder.file(f"{kind}.yaml")
+            with open(spec) as file:
+                assert "FILL IN" not in file.read()
+            weir("inspect", spec)
+            done = weir("train", spec, "--threads", 1, "--out", folder.file("out"), "train.epochs=null", "train.steps=2",
+                        "train.batch=8", "train.microbatches=2")
+            assert "sha256" in done.stdout, kind
+
+
+def test_what_is_to_be_filled_in_is_named_and_found_once_it_is_there():
+    with Folder() as folder:
+        model, spec = folder.model("mlp", "--input", "3", "--classes", CLASSES), folder.file("mlp.yaml")
+        said = weir("init", model).stdout
+        assert re.search(r"^fill in   data: .*train\.csv", said, re.M), said
+        with open(spec) as file:
+            assert file.read().count("FILL IN") == 1
+        os.mkdir(folder.file("data"))
+        folder.file("data/train.csv", "1,2,0\n3,4,1\n")
+        said = weir("init", model, "--force", "--data", folder.file("data")).stdout
+        assert "train.csv has 3 fields" in said, said
+        folder.file("data/train.csv", "".join(f"{i},2,3,{i % 2}\n" for i in range(SAMPLES)))
+        said = weir("init", model, "-o", folder.file("other.yaml"), "--data", folder.file("data")).stdout
+        assert 'header: false, columns: {image: "1:3", labels: "4"}' in said and "fill in" not in said, said
+
+
+def test_a_file_that_is_there_is_not_replaced_and_bad_input_is_named():
+    with Folder() as folder:
+        model, spec = folder.model("mlp", "--input", "3", "--classes", 2), folder.file("mlp.yaml", "mine\n")
+        for arguments, wanted in (([model], f"'{spec}' exists"), ([model, "-o", model], "exists"),
+                                  ([folder.file("none.onnx")], "none.onnx"), ([spec, "-o", folder.file("x.yaml")], "not an ONNX"),
+                                  ([model, "-o", folder.file("x.yaml"), "--data", folder.file("none")], "none'")):
+            said = weir("init", *arguments, status=2).stderr
+            assert wanted in said and said.count("\n") == 1, said
+        assert open(spec).read() == "mine\n" and not os.path.exists(folder.file("x.yaml"))
+        weir("init", model, "--force")
+        assert "name: mlp" in open(spec).read()
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -1,0 +1,195 @@
+/* What `weir init` makes of models and of data that it finds. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "client/drafts/csv_header.h"
+#include "client/drafts/data_guess.h"
+#include "common/agree/float_setting.h"
+#include "tests/support/model/onnx_build.h"
+
+/* x of these dimensions times a weight -> before -> op -> output. */
+struct end {
+  const char *op, *output;
+  const int64_t *dims;
+  int rank;
+  int64_t in, out;
+};
+
+static void begin_model(struct onnx_build *build, const struct end *end) {
+  onnx_build_init(build, 17);
+  onnx_build_input(build, "x", end->dims, end->rank);
+  onnx_build_weight(build, "w", DIMS(end->in, end->out));
+  onnx_build_node(build, "MatMul", NULL, "x,w", "before");
+  onnx_build_node(build, end->op, NULL, "before", end->output);
+  onnx_build_output(build, end->output);
+}
+
+static void find(struct onnx_build *build, struct task *task) {
+  struct err err = ERR_NONE;
+  size_t size;
+  const void *bytes = onnx_build_pack(build, &size);
+  if (task_find(bytes, size, task, &err))
+    fail_msg("%s", err.text);
+}
+
+static void the_loss_follows_from_how_a_model_ends(void **state) {
+  const struct {
+    struct end end;
+    const char *loss;
+    enum task_data data;
+    bool has_note;
+  } cases[] = {
+      {{"Relu", "y", DIMS(-1, 4), 4, 3}, "cross_entropy", TASK_TABLE, false},
+      {{"LogSoftmax", "y", DIMS(-1, 4), 4, 3}, "nll", TASK_TABLE, false},
+      {{"Softmax", "y", DIMS(-1, 4), 4, 3}, "cross_entropy", TASK_TABLE, true},
+      {{"Sigmoid", "y", DIMS(-1, 4), 4, 3}, "bce_with_logits", TASK_ARRAYS, true},
+      {{"Relu", "y", DIMS(-1, 4), 4, 1}, "mse", TASK_TABLE, true},
+      {{"Relu", "logit", DIMS(-1, 4), 4, 1}, "bce_with_logits", TASK_TABLE, false},
+      {{"Relu", "y", DIMS(-1, 4), 4, 4}, "mse", TASK_ARRAYS, false},
+      {{"Relu", "logits", DIMS(-1, 4), 4, 4}, "cross_entropy", TASK_TABLE, false},
+      {{"Relu", "y", DIMS(-1, 2, 4), 4, 3}, "cross_entropy", TASK_ARRAYS, false},
+  };
+  (void)state;
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    struct onnx_build build;
+    struct task task;
+    begin_model(&build, &cases[c].end);
+    find(&build, &task);
+    assert_string_equal(task.loss, cases[c].loss);
+    assert_int_equal(task.data, cases[c].data);
+    assert_int_equal(task.note != NULL, cases[c].has_note);
+    assert_true(task.model->has_labels);
+    task_fini(&task);
+    onnx_build_fini(&build);
+  }
+}
+
+static void an_output_of_one_number_is_the_loss_and_its_inputs_are_columns(void **state) {
+  struct onnx_build build;
+  struct task task;
+  (void)state;
+  onnx_build_init(&build, 17);
+  onnx_build_input(&build, "x", DIMS(-1, 4));
+  onnx_build_input(&build, "unused", DIMS(-1, 4));
+  onnx_build_input(&build, "target", DIMS(-1, 3));
+  onnx_build_weight(&build, "w", DIMS(4, 3));
+  onnx_build_node(&build, "MatMul", NULL, "x,w", "y");
+  onnx_build_node(&build, "Sub", NULL, "y,target", "difference");
+  onnx_build_int(&build, onnx_build_node(&build, "ReduceMean", NULL, "difference", "mean"), "keepdims", 0);
+  onnx_build_output(&build, "y");
+  onnx_build_output(&build, "mean");
+  find(&build, &task);
+  assert_string_equal(task.loss, "mean");
+  assert_int_equal(task.data, TASK_ARRAYS);
+  assert_int_equal(task.model->n_columns, 2);
+  assert_string_equal(task_input(&task, 0)->name, "x");
+  assert_string_equal(task_input(&task, 1)->name, "target");
+  assert_false(task.model->has_labels);
+  task_fini(&task);
+  onnx_build_fini(&build);
+}
+
+/* A Reshape to [2,4] fits a batch of 2 alone. */
+static void a_model_that_was_exported_for_one_batch_is_given_it(void **state) {
+  struct onnx_build build;
+  struct task task;
+  Onnx__TensorProto *shape;
+  const int64_t dims[] = {2, 4};
+  (void)state;
+  onnx_build_init(&build, 17);
+  onnx_build_input(&build, "x", DIMS(2, 2, 2));
+  shape = onnx_build_tensor(&build, "shape", ONNX__TENSOR_PROTO__DATA_TYPE__INT64, DIMS(2));
+  onnx_build_raw(&build, shape, dims, sizeof dims);
+  onnx_build_add(&build, shape);
+  onnx_build_weight(&build, "w", DIMS(4, 3));
+  onnx_build_node(&build, "Reshape", NULL, "x,shape", "flat");
+  onnx_build_node(&build, "MatMul", NULL, "flat,w", "y");
+  onnx_build_output(&build, "y");
+  find(&build, &task);
+  assert_int_equal(task.samples, 2);
+  task_fini(&task);
+  onnx_build_fini(&build);
+}
+
+static void a_microbatch_takes_no_more_memory_than_a_gibibyte(void **state) {
+  const struct end end = {"Relu", "y", DIMS(-1, 1 << 14, 8), 8, 1 << 11};
+  struct onnx_build build;
+  struct task task;
+  (void)state;
+  begin_model(&build, &end);
+  find(&build, &task);
+  assert_true(task.samples >= 1 && task.samples <= 4);
+  task_fini(&task);
+  onnx_build_fini(&build);
+}
+
+static void fields_of_a_csv_file_are_features_but_for_its_label(void **state) {
+  static const struct {
+    const char *line, *features, *label;
+    int64_t n_fields;
+  } cases[] = {
+      {"a,b,c\n1,2,3\n", "a:b", "c", 3},
+      {"a,Label,c,d\r\n", "a,c:d", "Label", 4},
+      {"y,a\n", "a", "y", 2},
+      {"1,2.5,-3e4\n", NULL, NULL, 3},
+      {"a,,c\n", NULL, NULL, 3},
+      {"a,\"b,c\"\n", NULL, NULL, 3},
+      {"", NULL, NULL, 0},
+      {"\n1,2\n", NULL, NULL, 0},
+      {"only\n", "", "only", 1},
+  };
+  char path[] = "/tmp/weir-csv-XXXXXX";
+  int fd = mkstemp(path);
+  (void)state;
+  assert_true(fd >= 0);
+  close(fd);
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    struct csv_header header;
+    FILE *file = fopen(path, "w");
+    fputs(cases[c].line, file);
+    fclose(file);
+    csv_header_read(path, &header);
+    assert_int_equal(header.n_fields, cases[c].n_fields);
+    assert_int_equal(header.features != NULL, cases[c].features != NULL);
+    if (cases[c].features) {
+      assert_string_equal(header.features, cases[c].features);
+      assert_string_equal(header.label, cases[c].label);
+    }
+    csv_header_fini(&header);
+  }
+  unlink(path);
+}
+
+static void names_are_quoted_where_yaml_would_read_them_otherwise(void **state) {
+  static const char *const cases[][2] = {{"image.1", "image.1"},
+                                         {"a b", "\"a b\""},
+                                         {"", "\"\""},
+                                         {"1", "\"1\""},
+                                         {"a\"\\\n", "\"a\\\"\\\\\\x0a\""},
+                                         {"onnx::Gemm_3", "\"onnx::Gemm_3\""}};
+  (void)state;
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    char *text = data_quoted(cases[c][0]);
+    assert_string_equal(text, cases[c][1]);
+    free(text);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_loss_follows_from_how_a_model_ends),
+      cmocka_unit_test(an_output_of_one_number_is_the_loss_and_its_inputs_are_columns),
+      cmocka_unit_test(a_model_that_was_exported_for_one_batch_is_given_it),
+      cmocka_unit_test(a_microbatch_takes_no_more_memory_than_a_gibibyte),
+      cmocka_unit_test(fields_of_a_csv_file_are_features_but_for_its_label),
+      cmocka_unit_test(names_are_quoted_where_yaml_would_read_them_otherwise),
+  };
+  float_setting_apply();
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

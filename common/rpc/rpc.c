@@ -8,6 +8,10 @@
 #include "common/base/log.h"
 #include "common/rpc/core.h"
 
+enum { END_MS_MAX = 10000 };
+
+static int users; /* calls of rpc_init whose rpc_fini is to come; atomic */
+
 struct rpc_outbox_item {
   struct rpc_outbox_item *next;
   grpc_byte_buffer *message;
@@ -25,10 +29,18 @@ void rpc_init(void) {
   mallopt(M_MMAP_THRESHOLD, 4 * 1024 * 1024);
   mallopt(M_TRIM_THRESHOLD, 64 * 1024 * 1024);
   grpc_init();
+  __atomic_add_fetch(&users, 1, __ATOMIC_ACQ_REL);
 }
 
+/* Connections outlive their channels, on threads of gRPC's: where one has failed, for as long as gRPC would
+   wait before the next. The end of the process must not take away what those threads use. */
 void rpc_fini(void) {
+  uint64_t until_ns = clock_now_ns() + END_MS_MAX * UINT64_C(1000000);
   grpc_shutdown();
+  if (__atomic_sub_fetch(&users, 1, __ATOMIC_ACQ_REL))
+    return;
+  while (grpc_is_initialized() && clock_now_ns() < until_ns)
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
 void rpc_queue_open(struct rpc_queue *queue) {

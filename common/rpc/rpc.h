@@ -42,7 +42,7 @@ void rpc_bytes_copy(const struct rpc_bytes *bytes, void *out); /* all of them */
 bool rpc_bytes_add_f32(const struct rpc_bytes *bytes, float *out);
 void rpc_bytes_free(struct rpc_bytes *bytes); /* NULL is ignored */
 
-/* Process-wide gRPC start and end; counted. */
+/* Process-wide gRPC start and end; counted. The last end waits until no thread of gRPC's is at work. */
 void rpc_init(void);
 void rpc_fini(void);
 

@@ -1,5 +1,6 @@
 /* TLS between a port and a channel: who is let in, who is believed, and files that change meanwhile. Health
    is served by every port. */
+#include <dirent.h>
 #include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -310,6 +311,25 @@ static void a_list_of_denied_names_that_says_nothing_clear_is_refused(void **sta
   free(folder);
 }
 
+static int threads(void) {
+  int n = 0;
+  DIR *tasks = opendir("/proc/self/task");
+  assert_non_null(tasks);
+  while (readdir(tasks))
+    n++;
+  closedir(tasks);
+  return n;
+}
+
+/* Else they would go on with what the end of the process takes away. The last of them may be leaving. */
+static void the_threads_of_grpc_have_ended_once_nobody_uses_it(void **state) {
+  int before = threads();
+  for (int i = 0; i < 3; i++) {
+    try(*state, "away/client", "home/coordinator", "no authority");
+    assert_in_range(threads(), before, before + 1);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(both_ends_need_a_certificate_of_one_authority, setup, teardown),
@@ -323,6 +343,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(a_denied_name_is_refused_on_connections_that_are_open, setup, teardown),
       cmocka_unit_test_setup_teardown(a_list_of_denied_names_that_says_nothing_clear_is_refused, setup,
                                       teardown),
+      cmocka_unit_test_setup_teardown(the_threads_of_grpc_have_ended_once_nobody_uses_it, setup, teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ CPPFLAGS = -I. -I$(B)/gen -D_GNU_SOURCE
 LDFLAGS = -fopenmp $(SANFLAGS)
 LDLIBS = $(eval LDLIBS := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -ldnnl -lm -lpthread)$(LDLIBS) # once: it is slow
 
-PROTOS = spec sweep training cluster parameters peers store grpc/health/v1/health grpc/reflection/v1/reflection \
+PROTOS = spec sweep overview training cluster parameters peers store grpc/health/v1/health grpc/reflection/v1/reflection \
   grpc/reflection/v1alpha/reflection
 FILE_PROTOS = tensorboard # of files alone: no service uses them
 GEN_C = $(patsubst %,$(B)/gen/%.pb-c.c,$(PROTOS) $(FILE_PROTOS) onnx) $(B)/gen/descriptors.c

@@ -19,7 +19,7 @@ MEMBERS = {"Cluster/Join", "Cluster/FetchModel", "Cluster/FetchPieces"}
 SERVERS = {"Parameters/Sums"}
 WORKERS = {"Parameters/Push", "Parameters/Pull", "Parameters/Versions", "Peers/Send"}
 VIEWERS = {"Training/" + name for name in ("ListRuns", "GetRun", "Watch", "ListCheckpoints", "ListSweeps", "GetSweep", "ListWorkers",
-                                           "ListServers", "GetModel", "GetPieces", "GetWeights")}
+                                           "ListServers", "GetOverview", "GetSeries", "GetModel", "GetPieces", "GetWeights")}
 SUBMITTERS = {"Training/" + name for name in ("Submit", "ForkRun", "Cancel", "Pause", "Stop", "SetRun", "Resume", "Verify",
                                               "ExtendSweep", "DeleteSweep", "StopSweep")}
 OPERATORS = {"Training/" + name for name in ("DrainWorker", "DrainServer", "CollectGarbage", "ReadmitWorker")}

@@ -134,14 +134,14 @@ def submits(callers, method, hidden):
 
 HEALTH = ("grpc.health.v1.Health/Check", "grpc.health.v1.Health/Watch")
 REFLECTION = tuple(f"grpc.reflection.{version}.ServerReflection/ServerReflectionInfo" for version in ("v1", "v1alpha"))
-RUNS = ("GetRun", "Watch", "Cancel", "Pause", "Stop", "Resume", "ListCheckpoints", "Verify", "GetModel", "GetPieces", "GetWeights",
+RUNS = ("GetRun", "Watch", "Cancel", "Pause", "Stop", "Resume", "ListCheckpoints", "Verify", "GetSeries", "GetModel", "GetPieces", "GetWeights",
         "ForkRun", "CollectGarbage")
 SWEEPS = ("GetSweep", "ExtendSweep", "DeleteSweep", "StopSweep")
 # What each method does for somebody of another tenant. One that is not here fails the test.
 ROWS = {
     **{f"Training/{name}": named() for name in (*RUNS, *SWEEPS)},
     "Training/SetRun": named(text_field(2, "priority=3")),
-    **{f"Training/{name}": lists() for name in ("ListRuns", "ListSweeps", "ListWorkers", "ListServers")},
+    **{f"Training/{name}": lists() for name in ("ListRuns", "ListSweeps", "ListWorkers", "ListServers", "GetOverview")},
     "Training/Submit": submits,
     "Training/DrainWorker": of_worker, "Training/ReadmitWorker": of_worker, "Training/DrainServer": of_all,
     "Cluster/Join": lists(bytes.fromhex(HELLO["worker"]), "worker"),

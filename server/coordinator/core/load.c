@@ -216,6 +216,7 @@ static void seat_refuse(struct coordinator *coordinator, struct seat *seat, cons
   free(run->refusal);
   run->refusal = mem_printf("%s refused: %.*s", worker->id, MESSAGE_MAX, message);
   coordinator_member_set_message(worker, text_copy_clean(message, MESSAGE_MAX), run->tenant);
+  worker->refusals++;
   coordinator_seat_end(seat);
   coordinator_worker_set_state(worker, WORKER_REFUSED);
 }

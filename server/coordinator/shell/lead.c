@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
+#include "server/coordinator/overview/overview.h"
 #include "server/coordinator/shell/sweeps.h"
 
 enum { MISSING_AFTER_MS = 5000, SERVER_GRACE_MS = 3000, FOLLOW_MS = 30000, RETRY_MS = 500, LOOK_MS = 50 };
@@ -216,6 +217,7 @@ static void begin_to_lead(struct task *task) {
   if (shell->is_stopping || shell_is_ending(shell))
     goto out;
   shell->core = coordinator_new(&core_options);
+  shell->overview = overview_new(shell->core, clock_unix_ms() - (int64_t)shell_now_ms());
   if (restoring->members)
     shell_step(shell,
                &(struct coordinator_event){.kind = EVENT_MEMBERS_RESTORED, .members = restoring->members});

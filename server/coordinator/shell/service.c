@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/limits.h"
 #include "server/coordinator/messages/info.h"
+#include "server/coordinator/overview/overview.h"
 #include "server/coordinator/shell/piece_hold.h"
 #include "server/coordinator/shell/fork.h"
 #include "server/coordinator/shell/shell.h"
@@ -98,6 +99,7 @@ void coordinator_service_free(struct coordinator_service *shell) {
   piece_holds_fini(shell);
   block_refs_free(shell->refs);
   coordinator_actions_fini(&shell->actions);
+  overview_free(shell->overview);
   coordinator_free(shell->core);
   shell_lead_fini(shell);
   pthread_mutex_destroy(&shell->uploads_lock);
@@ -127,6 +129,8 @@ static int event_loop_turn(void *user) {
     shell_step(shell, &(struct coordinator_event){.kind = EVENT_TICK});
     if (!shell->is_stopping)
       write_what_is_due(shell, now_ms);
+    if (shell->core)
+      overview_tick(shell->overview, shell->core, now_ms);
   }
   shell_sweeps_turn(shell, is_tick);
   shell_wishes_turn(shell, now_ms);
@@ -254,6 +258,8 @@ static const struct rpc_method training_methods[TRAINING_METHODS] = {
     {.id = RPC_DRAIN_SERVER, .on_message = shell_drain_server_on_message},
     {.id = RPC_READMIT_WORKER, .on_message = shell_readmit_worker_on_message},
     {.id = RPC_LIST_SERVERS, .on_message = shell_list_servers_on_message},
+    {.id = RPC_GET_OVERVIEW, .on_message = shell_get_overview_on_message},
+    {.id = RPC_GET_SERIES, .on_message = shell_get_series_on_message},
     {.id = RPC_GET_MODEL, .on_message = shell_get_model_on_message},
     {.id = RPC_GET_PIECES,
      .on_message = shell_get_pieces_on_message,

@@ -45,11 +45,12 @@ struct drop_job;
 struct fork_base;
 struct piece_hold;
 struct members_save;
+struct overview;
 struct saved_run;
 struct shell_sweep;
 struct upload;
 
-enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 26, RUN_ID_SIZE = 128 };
+enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 28, RUN_ID_SIZE = 128 };
 
 /* The model of a run that is not over. Those of one key are the same one. */
 struct live_model {
@@ -107,6 +108,7 @@ struct coordinator_service {
   struct members_save *members;
   struct drop_job *drops; /* to be tried again */
   struct shell_sweep *sweeps;
+  struct overview *overview; /* of `core` */
   uint64_t refill_ms; /* when to give an emptied store its identity and models again; 0: not to be done */
   uint64_t fetch_ms;  /* when to look for models that could not be read; 0: there are none */
   bool was_emptied;
@@ -195,6 +197,8 @@ void shell_drain_worker_on_message(struct rpc_call *call, const void *message, s
 void shell_drain_server_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_readmit_worker_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_list_servers_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_get_overview_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_get_series_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_get_model_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 int shell_fetch_on_begin(struct rpc_call *call, struct err *err);
 void shell_get_pieces_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);

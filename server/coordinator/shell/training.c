@@ -4,6 +4,8 @@
 #include "common/base/log.h"
 #include "server/coordinator/messages/info.h"
 #include "server/coordinator/messages/orders.h"
+#include "server/coordinator/overview/overview.h"
+#include "server/coordinator/overview/series.h"
 #include "server/coordinator/recovery/recovery.h"
 #include "server/coordinator/shell/shell.h"
 
@@ -117,6 +119,35 @@ static void get_run(struct coordinator_service *shell, struct rpc_call *call, co
   arena_fini(&arena);
 }
 
+static void get_overview(struct coordinator_service *shell, struct rpc_call *call,
+                         const struct asked *asked) {
+  struct arena arena;
+  struct overview_question question = {shell->core, &asked->viewer, shell_now_ms(), &arena};
+  Weir__Overview answer;
+  struct err err = ERR_NONE;
+  arena_init(&arena);
+  if (overview_answer(shell->overview, &question, asked->message, &answer, &err)) {
+    rpc_call_finish(call, &err);
+  } else {
+    answer.fleet->insecure = shell->options.security.is_insecure;
+    rpc_call_reply(call, &answer, NULL);
+  }
+  arena_fini(&arena);
+}
+
+static void get_series(struct coordinator_service *shell, struct rpc_call *call, const struct asked *asked) {
+  struct arena arena;
+  struct overview_question question = {shell->core, &asked->viewer, shell_now_ms(), &arena};
+  Weir__Series series;
+  struct err err = ERR_NONE;
+  arena_init(&arena);
+  if (series_answer(&question, asked->run, asked->message, &series, &err))
+    rpc_call_finish(call, &err);
+  else
+    rpc_call_reply(call, &series, NULL);
+  arena_fini(&arena);
+}
+
 static void get_model(struct coordinator_service *shell, struct rpc_call *call, const struct asked *asked) {
   shell_send_model(shell, call, asked->run);
 }
@@ -187,6 +218,14 @@ void shell_readmit_worker_on_message(struct rpc_call *call, const void *message,
 
 void shell_list_servers_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   shell_ask(call, message, bytes, list_servers);
+}
+
+void shell_get_overview_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, get_overview);
+}
+
+void shell_get_series_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, get_series);
 }
 
 void shell_get_model_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {

@@ -28,6 +28,7 @@ void event_log_fini(struct event_log *log) {
     event_fini(&log->others.items[i]);
   free(log->others.items);
   free(log->steps.items);
+  run_curves_fini(&log->curves);
   *log = (struct event_log){0};
 }
 
@@ -62,12 +63,50 @@ void event_log_restore(struct event_log *log, const Weir__RunEvent *event) {
   event_append(log, &item);
 }
 
+/* What is newer than the event was rolled back, and so is left out. */
+static void curves_rebuild(struct event_log *log) {
+  int max = log->steps.count;
+  struct step_span *spans = mem_new(((size_t)max + 1) * sizeof *spans);
+  const struct logged_event **evals = mem_new(((size_t)log->others.count + 1) * sizeof *evals);
+  int n = event_log_spans(log, 0, spans, max), n_evals = 0;
+  uint64_t upto = UINT64_MAX;
+  run_curves_fini(&log->curves);
+  for (int i = 0; i < n; i++) {
+    Weir__StepEvent step = *spans[i].event;
+    step.step = spans[i].last;
+    step.steps = spans[i].last - spans[i].first + 1;
+    run_curves_add_step(&log->curves, &step);
+  }
+  for (int i = log->others.count - 1; i >= 0; i--) {
+    const struct logged_event *item = &log->others.items[i];
+    if (item->kind != WEIR__RUN_EVENT__EVENT_EVAL || item->eval->step >= upto)
+      continue;
+    upto = item->eval->step;
+    evals[n_evals++] = item;
+  }
+  while (n_evals-- > 0)
+    run_curves_add_eval(&log->curves, evals[n_evals]->eval);
+  free(evals);
+  free(spans);
+}
+
+static void curves_append(struct event_log *log, const struct logged_event *event) {
+  bool is_behind = true;
+  if (event->kind == WEIR__RUN_EVENT__EVENT_STEP)
+    is_behind = run_curves_add_step(&log->curves, &event->step);
+  else if (event->kind == WEIR__RUN_EVENT__EVENT_EVAL)
+    is_behind = run_curves_add_eval(&log->curves, event->eval);
+  if (!is_behind)
+    curves_rebuild(log);
+}
+
 static void event_append(struct event_log *log, const struct logged_event *event) {
   bool is_step = event->kind == WEIR__RUN_EVENT__EVENT_STEP;
   struct event_list *list = is_step ? &log->steps : &log->others;
   array_reserve((void **)&list->items, &list->capacity, list->count, sizeof *list->items);
   list->items[list->count++] = *event;
   log->infos += event->kind == WEIR__RUN_EVENT__EVENT_INFO;
+  curves_append(log, event);
   if (is_step && log->steps.count - log->thinned >= EVENT_LOG_EXACT + EVENT_LOG_SLACK)
     steps_thin(log);
   if (log->infos >= 2 * EVENT_LOG_INFOS)
@@ -232,4 +271,27 @@ const struct logged_event *event_log_newest(const struct event_log *log, Weir__R
       return item;
   }
   return NULL;
+}
+
+int event_log_spans(const struct event_log *log, uint64_t since, struct step_span *spans, int max) {
+  uint64_t upto = UINT64_MAX;
+  int n = 0;
+  for (int i = log->steps.count - 1; i >= 0 && upto > since; i--) {
+    const Weir__StepEvent *step = &log->steps.items[i].step;
+    uint64_t first = step->step - (steps_of(step) - 1), last = step->step < upto ? step->step : upto - 1;
+    if (first >= upto)
+      continue; /* it was rolled back */
+    if (last < since)
+      break;
+    if (n == max)
+      return -1;
+    spans[n++] = (struct step_span){step, first, last};
+    upto = first;
+  }
+  for (int i = 0; i < n / 2; i++) {
+    struct step_span newer = spans[i];
+    spans[i] = spans[n - 1 - i];
+    spans[n - 1 - i] = newer;
+  }
+  return n;
 }

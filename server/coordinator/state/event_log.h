@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 
+#include "server/coordinator/curves/run_curves.h"
 #include "training.pb-c.h"
 
 enum {
@@ -43,8 +44,15 @@ struct event_list {
 struct event_log {
   uint64_t next;
   struct event_list steps, others;
-  int thinned, infos; /* how many of steps, from the front, are joined; how many of others are infos */
-  uint64_t stride;    /* steps that one of the thinned events may stand for, a power of two; 0 is 1 */
+  int thinned, infos;       /* how many of steps, from the front, are joined; how many of others are infos */
+  uint64_t stride;          /* steps that one of the thinned events may stand for, a power of two; 0 is 1 */
+  struct run_curves curves; /* of all that there was; after a roll-back, of what is there of it */
+};
+
+/* The steps of an event that no newer event is of. */
+struct step_span {
+  const Weir__StepEvent *event;
+  uint64_t first, last;
 };
 
 void event_log_fini(struct event_log *log);
@@ -61,5 +69,8 @@ const struct logged_event *event_log_last(const struct event_log *log); /* NULL:
 /* The newest event of a step or an evaluation whose step is at most max_step; NULL if there is none. */
 const struct logged_event *event_log_newest(const struct event_log *log, Weir__RunEvent__EventCase kind,
                                             uint64_t max_step);
+/* The spans of steps from `since` on, in order; at most `max`, -1: there are more. What was rolled back is
+   left out. */
+int event_log_spans(const struct event_log *log, uint64_t since, struct step_span *spans, int max);
 
 #endif

@@ -43,6 +43,7 @@ struct member {
   struct seat *seats[SEATS_MAX]; /* the first one's run has the worker as its own */
   int n_seats;
   struct loaded loaded;
+  uint32_t refusals;             /* of runs, so far */
   struct loaded crowded;         /* runs for which it had not the memory beside others */
   struct run *reserved_for;      /* the run that it is about to be given, as its own */
   struct run *beside[SEATS_MAX]; /* others that it is about to be given */

@@ -48,6 +48,13 @@ const struct program_option server_program_options[] = {
      "of a parameter server: what runs may take of its memory together, as 8GB or 1.5GiB; a run that does "
      "not fit beside "
      "those that load or train waits in the queue. Default: no bound."},
+    {"http", "HOST:PORT", SERVER_HTTP,
+     "serve /metrics there, for Prometheus; port 0 takes a free one, which the log names. Beyond this "
+     "machine it "
+     "needs --tls, and whoever asks a certificate of ca.pem's authorities. Default: $WEIR_HTTP, else no such "
+     "port."},
+    {"http-names", NULL, SERVER_HTTP_NAMES,
+     "of a coordinator with --http: also show each live run, with its name and its tenant's."},
     {"tls", "DIR", SERVER_TLS,
      "the folder of this process's certificate, as `weir certs` makes it: ca.pem, cert.pem and key.pem, of "
      "the role "
@@ -74,6 +81,7 @@ static void environment_print(const struct page *page) {
   page_item(page, "WEIR_STORE", "the store, unless --store says otherwise; may hold a password.");
   page_item(page, "WEIR_STORE_PASSWORD_FILE, WEIR_STORE_PASSWORD",
             "the store's password, unless its URL has one.");
+  page_item(page, "WEIR_HTTP", "where /metrics is served, unless --http says otherwise.");
   page_item(page, "WEIR_TLS", "the folder of certificates, unless --tls or --insecure says otherwise.");
   page_item(page, "WEIR_INSECURE", "1: as --insecure, where there are no certificates.");
   page_item(page, "WEIR_LOG", "the least level that is logged: debug, info, warn, error. Default: info.");
@@ -135,7 +143,8 @@ void server_help_print(const struct page *page) {
             "are back.");
   page_heading(page, "exit status");
   page_row(page, "0", 4, "it was stopped");
-  page_row(page, "1", 4, "it could not listen or use the store, or another coordinator has taken over");
+  page_row(page, "1", 4,
+           "it could not listen, also at --http, or use the store, or another coordinator has taken over");
   page_row(page, "2", 4, "wrong usage");
   page_heading(page, "examples");
   page_lines(page, "weir-server --store file:///var/lib/weir\n"

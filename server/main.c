@@ -13,6 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
+#include "common/http/metrics_page.h"
 #include "server/coordinator/shell/service.h"
 #include "server/options.h"
 #include "server/parameters/parameters.h"
@@ -36,6 +37,8 @@ struct process {
   struct parameters *parameters;
   struct rpc_client *client;
   struct rpc_server *server;
+  struct metric_source measures[2];
+  struct metrics_page *metrics;
   char *deposed; /* atomic: why the coordinator may not go on; NULL: it may */
 };
 
@@ -43,6 +46,7 @@ static int wait_for_end(struct process *process, const sigset_t *signals);
 static int process_start(struct process *process, const sigset_t *signals, struct err *err);
 static int open_store(struct process *process, const sigset_t *signals, struct err *err);
 static int start_services(struct process *process, struct err *err);
+static int open_metrics(struct process *process, struct err *err);
 static void begin_to_lead(struct process *process, const char *own, const char *address);
 static void join_coordinator(struct process *process, const char *coordinator, const char *address);
 static int address_announce(int fd, const char *address, struct err *err);
@@ -101,6 +105,8 @@ static int process_start(struct process *process, const sigset_t *signals, struc
   int rc = open_store(process, signals, err);
   if (!rc)
     rc = start_services(process, err);
+  if (!rc)
+    rc = open_metrics(process, err);
   if (rc)
     return rc;
   address = server_options_address(options, rpc_server_port(process->server));
@@ -199,6 +205,29 @@ static int start_services(struct process *process, struct err *err) {
   return rpc_server_start(&server_options, &process->server, err);
 }
 
+static int open_metrics(struct process *process, struct err *err) {
+  const struct server_options *options = &process->options;
+  struct metrics_page_options page = {
+      .listen = options->http,
+      .tls = options->tls,
+      .is_insecure = options->security.is_insecure,
+      .question = {.has_names = options->has_names, .sources = process->measures}};
+  struct metric_question *question = &page.question;
+  if (!options->http)
+    return 0;
+  if (process->coordinator) {
+    question->programs |= METRIC_COORDINATOR;
+    process->measures[question->n_sources++] =
+        (struct metric_source){coordinator_service_measure, process->coordinator};
+  }
+  if (process->parameters) {
+    question->programs |= METRIC_SERVER;
+    process->measures[question->n_sources++] =
+        (struct metric_source){parameters_measure, process->parameters};
+  }
+  return metrics_page_open(&page, &process->metrics, err);
+}
+
 static void join_coordinator(struct process *process, const char *coordinator, const char *address) {
   Weir__Hello hello = WEIR__HELLO__INIT;
   char host[256] = "unknown";
@@ -229,6 +258,7 @@ static int address_announce(int fd, const char *address, struct err *err) {
 
 /* The coordinator lets go of its members first: otherwise it would see its own servers die. */
 static void process_stop(struct process *process) {
+  metrics_page_close(process->metrics);
   if (process->coordinator)
     coordinator_service_stop(process->coordinator);
   if (process->parameters)

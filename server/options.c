@@ -13,6 +13,7 @@
 #include "common/base/memory.h"
 #include "common/base/size.h"
 #include "common/door/unix_socket.h"
+#include "common/http/http.h"
 #include "common/rpc/address.h"
 #include "server/help.h"
 #include "storage/store.h"
@@ -138,6 +139,12 @@ static int take_option(int option, struct server_options *options, struct err *e
   case SERVER_TLS:
     options->tls_folder = optarg;
     return 0;
+  case SERVER_HTTP:
+    options->http = optarg;
+    return 0;
+  case SERVER_HTTP_NAMES:
+    options->has_names = true;
+    return 0;
   case SERVER_INSECURE:
     options->wants_insecure = true;
     return 0;
@@ -191,11 +198,14 @@ static int check_addresses(const struct server_options *options, struct err *err
   if (options->advertise &&
       (rpc_address_check(options->advertise, err) || rpc_security_check(security, options->advertise, err)))
     return err_prefix(err, "--advertise");
+  if (options->http && http_address_check(security, options->http, err))
+    return err_prefix(err, "--http");
   return 0;
 }
 
 static int check_options(struct server_options *options, struct err *err) {
   bool is_all = options->is_coordinator && options->is_parameters;
+  const char *usual_http = getenv("WEIR_HTTP");
   if (!options->is_coordinator && options->quotas.n > 0)
     return err_set(err, ERR_INVALID, "--quota is for a coordinator");
   if (is_all && options->coordinator)
@@ -204,6 +214,10 @@ static int check_options(struct server_options *options, struct err *err) {
     options->coordinator = getenv("WEIR_COORDINATOR");
   if (!options->coordinator || !*options->coordinator)
     options->coordinator = "127.0.0.1:7070";
+  if (!options->http && usual_http && *usual_http)
+    options->http = usual_http;
+  if (options->has_names && (!options->is_coordinator || !options->http))
+    return err_set(err, ERR_INVALID, "--http-names is for a coordinator with --http");
   if (rpc_security_choose(options->tls_folder, options->wants_insecure, &options->security, err) ||
       check_addresses(options, err))
     return err->code;

@@ -18,6 +18,8 @@ struct server_options {
   struct rpc_security security;       /* what follows from both and the environment */
   char *store;                        /* URL, perhaps with a password; owned */
   struct rpc_tls *tls;                /* NULL: plaintext; owned */
+  const char *http;                   /* HOST:PORT of /metrics, or NULL */
+  bool has_names;                     /* --http-names */
   int wait_store_s;                   /* how long to try to open it; 0: for ever, below: not */
   int server_grace_s;                 /* how long a run waits for a lost server; 0: as usual */
   int follow_limit_s;                 /* a worker that follows a run for longer is named; 0: as usual */

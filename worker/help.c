@@ -40,6 +40,11 @@ const struct program_option worker_program_options[] = {
      "write a timeline of what it does to FILE, in Chrome's trace format: for ui.perfetto.dev or "
      "chrome://tracing; a file that "
      "is there already is kept as FILE.1, FILE.2, ..."},
+    {"http", "HOST:PORT", WORKER_HTTP,
+     "serve /metrics there, for Prometheus; port 0 takes a free one, which the log names. Beyond this "
+     "machine it "
+     "needs --tls, and whoever asks a certificate of ca.pem's authorities. Default: $WEIR_HTTP, else no such "
+     "port."},
     {"listen", "HOST:PORT", WORKER_LISTEN,
      "where other workers reach this one, if each has some stages of a model (workers.stages); port 0 takes "
      "a free one. "
@@ -70,6 +75,7 @@ static void environment_print(const struct page *page) {
   page_item(page, "WEIR_DEVICE", "the device, unless --device says otherwise.");
   page_item(page, "WEIR_TLS", "the folder of certificates, unless --tls or --insecure says otherwise.");
   page_item(page, "WEIR_INSECURE", "1: as --insecure, where there are no certificates.");
+  page_item(page, "WEIR_HTTP", "where /metrics is served, unless --http says otherwise.");
   page_item(page, "WEIR_LABELS", "KEY=VALUE,...: the labels, unless --label says otherwise.");
   page_item(page, "WEIR_CUDA",
             "the file of weir-cuda.so, which computes on GPUs. Default: beside weir-worker, else in "
@@ -100,7 +106,7 @@ void worker_help_print(const struct page *page) {
             "second one ends it at once.");
   page_heading(page, "exit status");
   page_row(page, "0", 4, "it left");
-  page_row(page, "1", 4, "it left because its device had failed");
+  page_row(page, "1", 4, "it left because its device had failed, or could not listen at --http");
   page_row(page, "2", 4, "wrong usage, or a device that this machine does not have");
   page_heading(page, "examples");
   page_lines(page, "weir-worker --coordinator 10.0.0.5:7070 --data-root /usr/share/datasets --threads 8 \\\n"

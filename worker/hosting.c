@@ -268,12 +268,16 @@ uint64_t hosting_forget_old(struct hosting *hosting) {
   return resting_due_ns(&hosting->resting);
 }
 
-bool hosting_is_idle(struct hosting *hosting) {
-  bool is_idle;
+int hosting_count(struct hosting *hosting) {
+  int count;
   pthread_mutex_lock(&hosting->lock);
-  is_idle = hosting->n_runs == 0;
+  count = hosting->n_runs;
   pthread_mutex_unlock(&hosting->lock);
-  return is_idle;
+  return count;
+}
+
+bool hosting_is_idle(struct hosting *hosting) {
+  return hosting_count(hosting) == 0;
 }
 
 static Weir__HostedRun *hello_add(Weir__Hello *hello, struct arena *arena, const char *run) {

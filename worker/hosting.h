@@ -49,6 +49,7 @@ uint64_t hosting_forget_old(struct hosting *hosting);
 
 /* Any thread. */
 
+int hosting_count(struct hosting *hosting);    /* runs that it computes */
 bool hosting_is_idle(struct hosting *hosting); /* it computes none */
 /* What Hello says of all of them; what Heartbeat says of those that it computes, and messages of their teams.
  */

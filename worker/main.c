@@ -10,12 +10,13 @@
 #include "build_id.h"
 #include "common/agree/float_setting.h"
 #include "common/base/size.h"
+#include "common/http/http.h"
 #include "common/rpc/address.h"
 #include "worker/help.h"
 #include "worker/trace/trace.h"
 #include "worker/worker.h"
 
-enum { EXIT_LOST_DEVICE = 1, EXIT_USAGE = 2, THREADS_MAX = 1024 };
+enum { EXIT_FAILED = 1, EXIT_USAGE = 2, THREADS_MAX = 1024 };
 
 static int usage_error(const char *what, const char *value) {
   fprintf(stderr, "weir-worker: %s '%s' (see weir-worker --help)\n", what, value);
@@ -69,6 +70,8 @@ static int security_read(const char *tls, bool insecure, struct worker_options *
     err_prefix(&err, "--coordinator");
   else if (worker->listen && rpc_security_check(security, worker->listen, &err))
     err_prefix(&err, "--listen");
+  else if (worker->http && http_address_check(security, worker->http, &err))
+    err_prefix(&err, "--http");
   else if (worker->advertise && rpc_security_check(security, worker->advertise, &err))
     err_prefix(&err, "--advertise");
   if (!err.code)
@@ -143,6 +146,8 @@ static int options_read(int argc, char **argv, struct worker_options *worker, bo
       status = label_read(optarg, &worker->labels);
     else if (key == WORKER_BACKEND)
       backend = optarg;
+    else if (key == WORKER_HTTP)
+      worker->http = optarg;
     else if (key == WORKER_TRACE)
       worker->trace = optarg;
     else if (key == WORKER_TLS)
@@ -177,15 +182,19 @@ static int serve(const struct worker_options *worker) {
     fprintf(stderr, "weir-worker: --trace: %s\n", err.text);
     return EXIT_USAGE;
   }
-  status = worker_serve(worker) ? 0 : EXIT_LOST_DEVICE;
+  status = worker_serve(worker, &err) ? 0 : EXIT_FAILED;
+  if (status && err.code != ERR_LOST_DEVICE)
+    fprintf(stderr, "weir-worker: %s\n", err.text);
   trace_close();
   return status;
 }
 
 int main(int argc, char **argv) {
   const char *coordinator = getenv("WEIR_COORDINATOR"), *data_root = getenv("WEIR_DATA_ROOT");
+  const char *http = getenv("WEIR_HTTP");
   struct worker_options worker = {.coordinator = coordinator && *coordinator ? coordinator : "127.0.0.1:7070",
                                   .data_root.path = data_root && *data_root ? data_root : NULL,
+                                  .http = http && *http ? http : NULL,
                                   .threads = threads_online()};
   bool is_answered = false;
   int status;

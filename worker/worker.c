@@ -15,6 +15,7 @@
 #include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/base/message.h"
+#include "common/http/metrics_page.h"
 #include "common/rpc/member.h"
 #include "worker/collective/host.h"
 #include "worker/hosting.h"
@@ -37,6 +38,8 @@ struct worker {
   struct member *member;
   struct peers *peers; /* NULL: it does not listen */
   struct hosting *hosting;
+  struct metric_source measures;
+  struct metrics_page *metrics; /* NULL: nobody asked for it */
   pthread_t signals;
   bool has_lost_device; /* atomic */
 
@@ -130,13 +133,51 @@ static void worker_listen(struct worker *worker) {
     log_event(LOG_WARN, "worker", "not_listening", "error=\"%s\"", err.text);
 }
 
+static void worker_measure(void *user, struct metric_page *page) {
+  struct worker *worker = user;
+  metric_tell(page, METRIC_WORKER_RUNS, hosting_count(worker->hosting));
+  metric_tell(page, METRIC_WORKER_EXECUTORS, worker_executors(worker->options));
+}
+
+static int worker_open_metrics(struct worker *worker, struct err *err) {
+  const struct worker_options *options = worker->options;
+  if (!options->http)
+    return 0;
+  worker->measures = (struct metric_source){worker_measure, worker};
+  return metrics_page_open(
+      &(struct metrics_page_options){
+          .listen = options->http,
+          .tls = options->tls,
+          .is_insecure = options->security.is_insecure,
+          .question = {.programs = METRIC_WORKER, .sources = &worker->measures, .n_sources = 1}},
+      &worker->metrics, err);
+}
+
 static void event_free(struct event *event) {
   free(event->id);
   message_free(event->order);
   free(event);
 }
 
-bool worker_serve(const struct worker_options *options) {
+static void worker_take_part(struct worker *worker, struct err *err) {
+  worker_listen(worker);
+  worker_join_cluster(worker);
+  worker_loop(worker);
+  peers_stop(worker->peers);
+  hosting_end(worker->hosting);
+  member_stop(worker->member);
+  if (worker->has_lost_device)
+    err_set(err, ERR_LOST_DEVICE, "the device has failed");
+}
+
+static void worker_give_up(struct worker *worker) {
+  pthread_mutex_lock(&worker->lock);
+  worker->is_ending = true;
+  pthread_mutex_unlock(&worker->lock);
+  hosting_end(worker->hosting);
+}
+
+bool worker_serve(const struct worker_options *options, struct err *err) {
   struct worker worker = {.options = options};
   sigset_t set;
   sigemptyset(&set);
@@ -152,12 +193,11 @@ bool worker_serve(const struct worker_options *options) {
     rpc_client_set_insecure(worker.client);
   rpc_security_warn(&options->security);
   worker_host(&worker);
-  worker_listen(&worker);
-  worker_join_cluster(&worker);
-  worker_loop(&worker);
-  peers_stop(worker.peers);
-  hosting_end(worker.hosting);
-  member_stop(worker.member);
+  if (worker_open_metrics(&worker, err) == 0)
+    worker_take_part(&worker, err);
+  else
+    worker_give_up(&worker);
+  metrics_page_close(worker.metrics);
   hosting_free(worker.hosting);
   rpc_client_free(worker.client);
   pthread_kill(worker.signals, SIGUSR1);
@@ -170,7 +210,7 @@ bool worker_serve(const struct worker_options *options) {
   pthread_cond_destroy(&worker.changed);
   pthread_mutex_destroy(&worker.lock);
   free(worker.id);
-  return !worker.has_lost_device;
+  return err->code == 0;
 }
 
 /* The number of the event. */

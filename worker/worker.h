@@ -16,6 +16,7 @@ struct worker_options {
   struct data_root data_root;
   struct device_choice device;
   struct labels labels;
+  const char *http;      /* HOST:PORT of /metrics; NULL: none */
   const char *trace;     /* the file of its timeline; NULL: none */
   uint64_t memory_bytes; /* that programs may take together, where a run asks; of each GPU; 0: what is free */
   int threads;           /* executors on a CPU, which also read ahead; beside GPUs they only read ahead */
@@ -25,10 +26,10 @@ struct worker_options {
 
 /* Serves until SIGTERM or SIGINT, or until its device fails, then leaves the cluster: says so, and returns
    once its work was given to others, or after leave_ms. A second signal ends the process at once; so does,
-   with a line in the log, a run that is given up while an execution hangs. False: the device has failed, and
-   this process can no longer use it. To be called before any thread is started that does not block all
-   signals. Where workers were to listen and cannot, one line in the log says so, and this one takes no part
-   in teams with others. */
-bool worker_serve(const struct worker_options *options);
+   with a line in the log, a run that is given up while an execution hangs. False: err says why; LOST_DEVICE:
+   it has failed, and this process can no longer use it; else those of metrics_page_open. To be called before
+   any thread is started that does not block all signals. Where workers were to listen and cannot, one line in
+   the log says so, and this one takes no part in teams with others. */
+bool worker_serve(const struct worker_options *options, struct err *err);
 
 #endif

@@ -130,7 +130,7 @@ static int launcher_prepare(struct launcher *launcher, struct err *err) {
 }
 
 /* A command line can be read by everyone on this machine, an environment cannot. WEIR_TLS and
-   WEIR_INSECURE are for clusters of others. */
+   WEIR_INSECURE are for clusters of others; of WEIR_HTTP only one process could have the port. */
 static void launcher_set_environment(struct launcher *launcher) {
   int n = 0;
   while (environ[n])
@@ -141,6 +141,7 @@ static void launcher_set_environment(struct launcher *launcher) {
   for (char **entry = environ; *entry; entry++)
     if (strncmp(*entry, "WEIR_STORE=", strlen("WEIR_STORE=")) != 0 &&
         strncmp(*entry, "WEIR_TLS=", strlen("WEIR_TLS=")) != 0 &&
+        strncmp(*entry, "WEIR_HTTP=", strlen("WEIR_HTTP=")) != 0 &&
         strncmp(*entry, "WEIR_INSECURE=", strlen("WEIR_INSECURE=")) != 0)
       launcher->environment[n++] = *entry;
   launcher->environment[n] = launcher->store;

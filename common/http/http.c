@@ -38,14 +38,12 @@ struct http {
   int port;
 };
 
-static int check_address(const struct http_options *options, struct err *err) {
-  const struct rpc_security security = {options->tls ? options->tls->folder : NULL, options->is_insecure};
-  if (unix_socket_is(options->listen))
-    return err_set(err, ERR_INVALID, "'%s' is not an address: expected HOST:PORT or [IPV6]:PORT",
-                   options->listen);
-  if (rpc_address_check(options->listen, err))
+int http_address_check(const struct rpc_security *security, const char *address, struct err *err) {
+  if (unix_socket_is(address))
+    return err_set(err, ERR_INVALID, "'%s' is not an address: expected HOST:PORT or [IPV6]:PORT", address);
+  if (rpc_address_check(address, err))
     return err->code;
-  return rpc_security_check(&security, options->listen, err);
+  return rpc_security_check(security, address, err);
 }
 
 /* The daemon takes a descriptor of its own of the listening socket, which it closes. */
@@ -154,8 +152,10 @@ static void start_threads(struct http *http) {
 
 /* Everything but the threads. */
 static int prepare(struct http *http, const struct http_options *options, struct err *err) {
+  const struct rpc_security security = {options->tls ? options->tls->folder : NULL, options->is_insecure};
   struct http_setting *setting = &http->setting;
-  if (check_address(options, err) || http_listen(options->listen, &http->listener, &http->port, err))
+  if (http_address_check(&security, options->listen, err) ||
+      http_listen(options->listen, &http->listener, &http->port, err))
     return err->code;
   *setting = (struct http_setting){.routes = options->routes,
                                    .n_routes = options->n_routes,

@@ -68,6 +68,9 @@ struct http_options {
   int late_ms; /* a connection that takes no answer for so long is cut; 0: LIMIT_HTTP_MS */
 };
 
+/* Whether somebody may listen there, by the rule of all ports. Errors: INVALID, with the address. */
+int http_address_check(const struct rpc_security *security, const char *address, struct err *err);
+
 /* Listens, and answers on threads of its own, which block all signals. Errors: INVALID for an address that is
    none or must not be listened on; UNAVAILABLE where listening fails; those of the certificates. */
 int http_open(const struct http_options *options, struct http **out, struct err *err);

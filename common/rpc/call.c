@@ -1,7 +1,6 @@
-/* One call on the server: accepted, received from, sent to, closed.
-   Every event of a call comes on the one thread of its queue; the lock is for whoever sends and finishes from
-   elsewhere. Receiving, sending and closing are batches of their own, so that a parked call pins no request
-   and its client's end is noticed. */
+/* One call on the server: accepted, received from, sent to, closed. Its events come on the one thread of its
+   queue; the lock is for whoever sends and finishes from elsewhere. Receiving, sending and closing are
+   batches of their own, so that a parked call pins no request and its client's end is noticed. */
 #include "common/rpc/call.h"
 
 #include <grpc/slice.h>
@@ -15,6 +14,7 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/door/clients.h"
+#include "common/metrics/metric.h"
 
 /* How long room is kept for the message of a call: beyond it, its client is slow or gone. */
 enum { ROOM_KEPT_MS = 2000, WATCH_MS = 1000 };
@@ -425,6 +425,7 @@ int rpc_call_send(struct rpc_call *call, const void *reply, const struct rpc_pay
 static void finish_locked(struct rpc_call *call, const struct err *err) {
   CHECK(!call->is_finished);
   call->is_finished = true;
+  metric_add_code(METRIC_CALLS, err ? err->code : ERR_OK);
   if (err && err->code) {
     call->status = err_grpc_status(err->code);
     char *text = text_copy_clean(err->text, sizeof err->text);

@@ -66,6 +66,25 @@ void parameters_join(struct parameters *parameters, struct rpc_client *client, c
   parameters->link = link_start(&options);
 }
 
+void parameters_measure(void *user, struct metric_page *page) {
+  struct parameters *parameters = user;
+  struct hosted_run **runs;
+  int n_runs = run_table_list(&parameters->runs, &runs);
+  uint64_t blocks = 0, bytes = 0;
+  for (int i = 0; i < n_runs; i++) {
+    blocks += runs[i]->n_own;
+    for (uint32_t b = 0; b < runs[i]->n_own; b++)
+      bytes += runs[i]->blocks[b].elems * sizeof(float);
+    hosted_run_put(runs[i]);
+  }
+  free(runs);
+  metric_tell(page, METRIC_SERVER_RUNS, n_runs);
+  metric_tell(page, METRIC_SERVER_BLOCKS, (double)blocks);
+  metric_tell(page, METRIC_SERVER_BLOCK_BYTES, (double)bytes);
+  metric_tell(page, METRIC_SERVER_HELD_BYTES,
+              (double)__atomic_load_n(&parameters->budgets.parts.bytes, __ATOMIC_RELAXED));
+}
+
 void parameters_leave(struct parameters *parameters) {
   if (parameters->link)
     link_stop(parameters->link);

@@ -4,6 +4,7 @@
 
 #include "cluster.pb-c.h"
 #include "common/base/err.h"
+#include "common/metrics/metric.h"
 #include "common/rpc/client.h"
 #include "common/rpc/server.h"
 #include "spec.pb-c.h"
@@ -33,6 +34,9 @@ const struct rpc_service *parameters_service(const struct parameters *parameters
    client outlives the role. */
 void parameters_join(struct parameters *parameters, struct rpc_client *client, const char *coordinator,
                      const Weir__Hello *hello);
+
+/* A source of metrics (struct metric_source), whose user is the role. Any thread, until parameters_free. */
+void parameters_measure(void *parameters, struct metric_page *page);
 
 /* Leaves the coordinator and unloads every run: parked calls are finished with CANCELLED. Before
    rpc_server_stop, which waits for them. */

@@ -3,6 +3,7 @@
 #include "server/parameters/service.h"
 
 #include "common/base/log.h"
+#include "common/metrics/metric.h"
 #include "parameters.pb-c.h"
 
 static void service_refuse(struct rpc_call *rpc, const struct err *err) {
@@ -110,6 +111,8 @@ static void service_hand_over(struct parameters_call *call, struct rpc_call *rpc
   if (shard_offer(call->block->queue, &call->arrival) == 0)
     return;
   rpc_call_set_user(rpc, NULL);
+  if (call->is_push)
+    metric_add_code(METRIC_PUSHES_REFUSED, ERR_BUSY);
   rpc_call_fail(rpc, ERR_BUSY, "run '%s': too many of its calls wait for block %u's shard", call->run->id,
                 call->block->index);
   parameters_call_put(call);
@@ -141,6 +144,8 @@ static void service_on_push(struct rpc_call *rpc, const void *message, struct rp
   struct hosted_block *block = NULL;
   struct parameters_call *call;
   struct hosted_run *run = find_run(rpc, push->run, push->incarnation, &err);
+  metric_add(METRIC_PUSHES, 1);
+  metric_add(METRIC_SERVER_RECEIVED, rpc_bytes_size(bytes));
   if (run && check_sender(rpc, run, push, &err) == 0)
     block = hosted_run_block(run, push->block, &err);
   if (block && check_push(block, push, rpc_bytes_size(bytes), &err)) {
@@ -148,6 +153,7 @@ static void service_on_push(struct rpc_call *rpc, const void *message, struct rp
     block = NULL;
   }
   if (!block) {
+    metric_add_code(METRIC_PUSHES_REFUSED, err.code);
     rpc_bytes_free(bytes);
     service_refuse(rpc, &err);
     hosted_run_put(run);
@@ -176,6 +182,7 @@ static void service_on_pull(struct rpc_call *rpc, const void *message, struct rp
   struct hosted_block *block = NULL;
   struct parameters_call *call;
   struct hosted_run *run = find_run(rpc, pull->run, pull->incarnation, &err);
+  metric_add(METRIC_PULLS, 1);
   rpc_bytes_free(bytes);
   if (run)
     block = hosted_run_block(run, pull->block, &err);

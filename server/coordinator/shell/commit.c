@@ -7,6 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
+#include "common/metrics/metric.h"
 #include "server/coordinator/shell/piece_hold.h"
 #include "server/coordinator/shell/shell.h"
 
@@ -120,6 +121,8 @@ static void commit_done(struct task *task) {
                                                    .step = job->manifest->step,
                                                    .info = &info,
                                                    .error = job->err.code ? job->err.text : NULL}};
+  if (!job->err.code)
+    metric_add(METRIC_CHECKPOINTS, 1);
   checkpoint_info(job->manifest, &info);
   info.weights_sha256 = job->sha256;
   if ((job->err.code == ERR_NOT_FOUND || job->err.code == ERR_STALE) && !shell->is_stopping) {

@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/limits.h"
+#include "common/metrics/metric.h"
 #include "server/coordinator/messages/info.h"
 #include "server/coordinator/overview/overview.h"
 #include "server/coordinator/shell/piece_hold.h"
@@ -139,9 +140,12 @@ static int event_loop_turn(void *user) {
 }
 
 void shell_step(struct coordinator_service *shell, const struct coordinator_event *event) {
+  uint64_t begin_ns = clock_now_ns();
   if (shell->is_stopping || !shell->core)
     return;
   coordinator_step(shell->core, event, shell_now_ms(), &shell->actions);
+  metric_add(METRIC_EVENTS, 1);
+  metric_add(METRIC_EVENT_SECONDS, clock_now_ns() - begin_ns);
   for (int i = 0; i < shell->actions.count && !shell->is_stopping; i++)
     carry_out(shell, &shell->actions.items[i]);
 }
@@ -149,6 +153,8 @@ void shell_step(struct coordinator_service *shell, const struct coordinator_even
 static void carry_out(struct coordinator_service *shell, const struct coordinator_action *action) {
   switch (action->kind) {
   case ACTION_ORDER:
+    if (action->order->body_case == WEIR__ORDER__BODY_VIEW)
+      metric_add(METRIC_VIEWS, 1);
     shell_order(shell, action->member, action->order);
     break;
   case ACTION_CLOSE:

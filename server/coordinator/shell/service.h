@@ -4,6 +4,7 @@
 #ifndef WEIR_SERVER_COORDINATOR_SHELL_SERVICE_H
 #define WEIR_SERVER_COORDINATOR_SHELL_SERVICE_H
 
+#include "common/metrics/metric.h"
 #include "common/rpc/server.h"
 #include "storage/store.h"
 
@@ -42,6 +43,10 @@ void coordinator_service_lead(struct coordinator_service *service, const char *h
 
 /* Waits until it leads, or it is known why it does not yet; at most so long. True: it leads. */
 bool coordinator_service_wait(struct coordinator_service *service, int timeout_ms);
+
+/* A source of metrics (struct metric_source), whose user is the service. Waits for the event loop; one thread
+   at a time, and none once coordinator_service_free is called. */
+void coordinator_service_measure(void *service, struct metric_page *page);
 
 /* Ends the streams of members and watchers and refuses new calls (UNAVAILABLE). Before rpc_server_stop, which
    waits for calls. Runs are not told: members keep them for a while. */

@@ -8,7 +8,7 @@
    lead.c      begins to lead and ceases to
    members.c   speaks with members
    ask.c       finds out what calls ask about, and who may
-   training.c  answers questions
+   training.c  answers questions, those of /metrics too
    manage.c    does what people ask of runs and their checkpoints
    wishes.c    answers calls that change runs, once the store has it
    watch.c     follows runs

@@ -1,7 +1,8 @@
-/* Questions with one answer. */
+/* Questions with one answer; what /metrics shows of the coordinator, which the event loop is asked, too. */
 #include <string.h>
 
 #include "common/base/log.h"
+#include "server/coordinator/core/measures.h"
 #include "server/coordinator/messages/info.h"
 #include "server/coordinator/messages/orders.h"
 #include "server/coordinator/overview/overview.h"
@@ -274,4 +275,41 @@ void shell_fetch_pieces_on_closed(struct rpc_call *call) {
 
 void shell_get_weights_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   shell_ask(call, message, bytes, get_weights);
+}
+
+/* Lives on the stack of the thread that asks. */
+struct measure_task {
+  struct task task;
+  struct coordinator_service *shell;
+  struct metric_page *page;
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  bool is_done;
+};
+
+static void measure(struct task *task) {
+  struct measure_task *measuring = TASK_OWNER(task, struct measure_task, task);
+  struct coordinator_service *shell = measuring->shell;
+  char why[SHELL_TEXT_SIZE];
+  metric_tell(measuring->page, METRIC_LEADING, shell_is_leading(shell, why));
+  if (shell->core && !shell->is_stopping)
+    coordinator_measure(shell->core, measuring->page);
+  pthread_mutex_lock(&measuring->lock);
+  measuring->is_done = true;
+  pthread_cond_signal(&measuring->changed);
+  pthread_mutex_unlock(&measuring->lock);
+}
+
+void coordinator_service_measure(void *user, struct metric_page *page) {
+  struct coordinator_service *shell = user;
+  struct measure_task measuring = {.task.run = measure, .shell = shell, .page = page};
+  pthread_mutex_init(&measuring.lock, NULL);
+  pthread_cond_init(&measuring.changed, NULL);
+  task_post(shell->event_loop, &measuring.task); /* one at a time: a page has one thread */
+  pthread_mutex_lock(&measuring.lock);
+  while (!measuring.is_done)
+    pthread_cond_wait(&measuring.changed, &measuring.lock);
+  pthread_mutex_unlock(&measuring.lock);
+  pthread_cond_destroy(&measuring.changed);
+  pthread_mutex_destroy(&measuring.lock);
 }

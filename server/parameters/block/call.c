@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "common/metrics/metric.h"
 #include "parameters.pb-c.h"
 #include "server/parameters/block/block.h"
 #include "server/parameters/run/run.h"
@@ -55,6 +56,7 @@ void parameters_call_reply(struct parameters_call *call, uint64_t version, struc
   Weir__PushReply push = WEIR__PUSH_REPLY__INIT;
   Weir__PullReply pull = WEIR__PULL_REPLY__INIT;
   push.version = pull.version = version;
+  metric_add(METRIC_SERVER_SENT, payload.size_bytes);
   if (data)
     hosted_block_count(call->block, false);
   rpc_call_reply(rpc, call->is_push ? (const void *)&push : &pull, data ? &payload : NULL);
@@ -63,6 +65,8 @@ void parameters_call_reply(struct parameters_call *call, uint64_t version, struc
 
 void parameters_call_refuse(struct parameters_call *call, const struct err *err) {
   struct rpc_call *rpc = parameters_call_end(call);
+  if (call->is_push)
+    metric_add_code(METRIC_PUSHES_REFUSED, err->code);
   log_event(LOG_DEBUG, "parameters", "refused", "code=%s text=\"%s\"", err_name(err->code), err->text);
   rpc_call_finish(rpc, err);
   parameters_call_put(call);

@@ -7,6 +7,7 @@
 
 #include "common/agree/spec.h"
 #include "common/base/clock.h"
+#include "common/metrics/metric.h"
 #include "common/optim/schedule.h"
 
 struct hosted_run *hosted_run_get(struct hosted_run *run) {
@@ -54,6 +55,7 @@ uint64_t hosted_run_proven_step(const struct hosted_run *run) {
 
 void hosted_run_advance(struct hosted_run *run) {
   uint64_t advances = __atomic_add_fetch(&run->advances, 1, __ATOMIC_RELEASE), step;
+  metric_add(METRIC_VERSIONS, 1);
   if (advances % run->n_own != 0)
     return;
   step = run->base_step + advances / run->n_own;

@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/err.h"
 #include "common/base/memory.h"
+#include "common/metrics/metric.h"
 
 /* Of each run. */
 enum { JOBS_MAX = 4096, JOB_BYTES_MAX = 128 * 1024 * 1024 };
@@ -118,13 +119,15 @@ static void *shard_main(void *argument) {
   float_setting_require("shard");
   pthread_mutex_lock(&shard->lock);
   while ((job = shard_wait_locked(shard))) {
-    uint64_t begin_ns = clock_now_ns();
+    uint64_t begin_ns = clock_now_ns(), taken_ns;
     shard->is_busy = true;
     pthread_mutex_unlock(&shard->lock);
     job->run(job);
     pthread_mutex_lock(&shard->lock);
     shard->is_busy = false;
-    fair_queue_charge(&shard->queues, clock_now_ns() - begin_ns);
+    taken_ns = clock_now_ns() - begin_ns;
+    fair_queue_charge(&shard->queues, taken_ns);
+    metric_add(METRIC_SHARD_SECONDS, taken_ns);
   }
   pthread_mutex_unlock(&shard->lock);
   return NULL;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/metrics/metric.h"
 #include "worker/trace/trace.h"
 #include "worker/train/executor/edges.h"
 
@@ -88,8 +89,10 @@ static void executor_go_locked(struct executor *executor) {
 
 static void executor_halt_locked(struct executor *executor) {
   uint64_t now_ns = clock_now_ns();
-  if (executor->busy_since_ns)
+  if (executor->busy_since_ns) {
     executor->run->totals.busy_ns += now_ns - executor->busy_since_ns;
+    metric_add(METRIC_BUSY_SECONDS, now_ns - executor->busy_since_ns);
+  }
   executor->busy_since_ns = 0;
   executor->is_executing = false;
   team_times_set(&executor->team->times, executor_place(executor), STAGE_WAITS, now_ns);
@@ -235,7 +238,7 @@ static void executor_wait(struct executor *executor, bool (*is_met)(const struct
                           const void *argument, const char *what) {
   struct run *run = executor->run;
   struct task *task = executor->task;
-  uint64_t begin_ns = 0;
+  uint64_t begin_ns = 0, halted_ns = 0;
   bool has_waited = false;
   pthread_mutex_lock(&run->lock);
   for (;;) {
@@ -248,6 +251,7 @@ static void executor_wait(struct executor *executor, bool (*is_met)(const struct
     if (!has_waited) {
       has_waited = true;
       begin_ns = trace_now_ns();
+      halted_ns = clock_now_ns();
       executor_halt_locked(executor);
     }
     if (steps_should_yield(run, &task->work))
@@ -255,8 +259,10 @@ static void executor_wait(struct executor *executor, bool (*is_met)(const struct
     else
       pthread_cond_wait(&run->changed, &run->lock);
   }
-  if (has_waited)
+  if (has_waited) {
+    metric_add(METRIC_WAIT_SECONDS, clock_now_ns() - halted_ns);
     executor_go_locked(executor);
+  }
   pthread_mutex_unlock(&run->lock);
   trace_span(&(struct trace_span){.category = "wait",
                                   .name = what,

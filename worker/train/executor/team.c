@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/metrics/metric.h"
 #include "worker/train/executor/edges.h"
 
 void team_init(struct team *team, struct run *run) {
@@ -116,8 +117,10 @@ static void team_end(struct team *team, int slot) {
   struct run *run = team->run;
   const struct task *task = team->tasks[slot];
   run->n_under_way--;
-  if (!task->is_dropped && task->work.kind == WORK_MICROBATCH)
+  if (!task->is_dropped && task->work.kind == WORK_MICROBATCH) {
     run->totals.computed++;
+    metric_add(METRIC_MICROBATCHES, 1);
+  }
   if (!task->is_dropped && task->work.kind == WORK_MICROBATCH && !task->work.is_extra)
     team_times_add(&team->times, task->work.version);
   if (task->is_dropped && run->edges && run->phase == RUN_WORKING)

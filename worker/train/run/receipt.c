@@ -2,6 +2,7 @@
 #include "worker/train/run/receipt.h"
 
 #include "common/base/log.h"
+#include "common/metrics/metric.h"
 #include "worker/train/run/follow.h"
 #include "worker/train/run/run_state.h"
 #include "worker/train/run/steps.h"
@@ -32,6 +33,7 @@ void receipt_received(void *user, const struct transfer_item *item, uint64_t ver
   }
   pthread_mutex_lock(&run->lock);
   run->totals.received_bytes += rpc_bytes_size(bytes);
+  metric_add(METRIC_WORKER_RECEIVED, rpc_bytes_size(bytes));
   if (version != expected || rpc_bytes_size(bytes) != run->block_elems[item->block] * sizeof(float)) {
     err_set(&err, ERR_CORRUPT, "%s answered block %u with version %llu in %zu bytes, expected %llu in %zu",
             transfers_address(run->transfers, item->server), item->block, (unsigned long long)version,

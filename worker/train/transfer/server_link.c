@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/metrics/metric.h"
 
 /* PARKED_MAX: a call that waits takes 12 KiB at either end, and a server has hundreds of workers; a version
    that is pulled costs a call more. */
@@ -118,6 +119,8 @@ static void link_sent_locked(struct transfer *transfer) {
 static void on_sent(struct rpc_request *request) {
   struct transfer *transfer = (struct transfer *)request;
   struct server_link *link = transfer->link;
+  if (transfer->item.kind == TRANSFER_PUSH && !transfer->is_taken)
+    metric_add(METRIC_WORKER_SENT, transfer->item.buffer->size_bytes);
   pthread_mutex_lock(&link->lock);
   link_sent_locked(transfer);
   link_start_queued_locked(link);

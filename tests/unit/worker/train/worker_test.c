@@ -29,7 +29,8 @@ struct process {
 
 static void *serve(void *argument) {
   struct process *process = argument;
-  worker_serve(&process->options);
+  struct err err = ERR_NONE;
+  worker_serve(&process->options, &err);
   return NULL;
 }
 

@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+"""--http: each program's /metrics, as Prometheus and promtool read it, and what knocks at its port."""
+import json
+import os
+import re
+import socket
+import ssl
+import subprocess
+import urllib.request
+
+import scraping
+from certificates import Authority, openssl
+from harness import (ROOT, Cluster, Folder, Process, done_event, main, own_address, program, start_announced, wait_for, weir)
+from test_tls import DATA_ROOT, undisturbed, write_spec
+
+HTTP = ("--http", "127.0.0.1:0")
+STEPS, MICROBATCHES = 12, 4  # of write_spec
+
+
+def monitored(folder, **options):
+    """A coordinator, two servers and two workers, each with --http."""
+    cluster = Cluster(folder, servers=0, workers=0, options=(*HTTP, *options.pop("coordinator", ())), **options)
+    cluster.server_options = HTTP
+    for _ in range(2):
+        cluster.add_server()
+    for _ in range(2):
+        cluster.add_worker(options=HTTP)
+    return cluster
+
+
+def addresses(cluster):
+    """{role: [address]}."""
+    return {"coordinator": [scraping.http_address(cluster.coordinator)],
+            "server": [scraping.http_address(server) for server, _ in cluster.servers],
+            "worker": [scraping.http_address(worker) for worker in cluster.workers]}
+
+
+def train(folder, cluster):
+    metrics = folder.file("metrics.jsonl")
+    weir("submit", write_spec(folder), "--follow", "--coordinator", cluster.address, "--metrics", metrics)
+    return done_event(metrics)["weights_sha256"]
+
+
+def submit(folder, cluster):
+    return weir("submit", write_spec(folder), "--coordinator", cluster.address).stdout.strip()
+
+
+def wait_done(cluster, run):
+    return wait_for(lambda: (status := cluster.json("status", run))["state"] == "done" and status, "the run's end")
+
+
+def test_each_program_tells_what_it_has_done():
+    with Folder() as folder, monitored(folder) as cluster:
+        run = submit(folder, cluster)
+        status = wait_done(cluster, run)
+        where = addresses(cluster)
+        pages = {role: [scraping.ask(address)[1] for address in list_] for role, list_ in where.items()}
+        for page in sum(pages.values(), []):
+            scraping.assert_well_formed(page)
+            assert run not in page, "names of runs are not asked for"
+        of = {role: [scraping.parse(page) for page in list_] for role, list_ in pages.items()}
+
+        def everywhere(role, name):
+            return sum(scraping.total(metrics, name) for metrics in of[role])
+        coordinator = of["coordinator"][0]
+        assert coordinator["weir_coordinator_runs"]['state="done"'] == 1 == everywhere("coordinator", "weir_coordinator_runs")
+        assert coordinator["weir_coordinator_members"] == {'role="server"': 2, 'role="worker"': 2}
+        assert everywhere("coordinator", "weir_coordinator_executors") == 2
+        assert everywhere("coordinator", "weir_coordinator_executors_wanted") == 0
+        assert everywhere("coordinator", "weir_coordinator_leading") == everywhere("coordinator", "weir_coordinator_store_healthy") == 1
+        assert everywhere("coordinator", "weir_coordinator_views_total") > 0 < everywhere("coordinator", "weir_coordinator_events_total")
+        assert everywhere("coordinator", "weir_coordinator_checkpoints_total") == len(cluster.json("checkpoints", run))
+        assert everywhere("worker", "weir_worker_microbatches_total") >= STEPS * MICROBATCHES
+        assert everywhere("worker", "weir_worker_busy_seconds_total") > 0
+        assert everywhere("server", "weir_server_versions_total") == STEPS * status["blocks"]
+        assert everywhere("server", "weir_server_pushes_total") >= STEPS * status["blocks"]
+        assert everywhere("server", "weir_server_busy_seconds_total") > 0
+        assert everywhere("server", "weir_server_received_bytes_total") >= everywhere("worker", "weir_worker_sent_bytes_total") > 0
+        assert everywhere("server", "weir_server_sent_bytes_total") >= everywhere("worker", "weir_worker_received_bytes_total") > 0
+        shown = set().union(*(metrics for list_ in of.values() for metrics in list_))
+        assert shown == {row[3] for row in scraping.table() if row[4] != "run"}, "rows that nobody tells"
+
+
+def test_executors_that_runs_have_use_for_are_wanted_and_a_queue_is_counted():
+    with Folder() as folder, Cluster(folder, workers=0, options=HTTP) as cluster:
+        address = scraping.http_address(cluster.coordinator)
+        submit(folder, cluster)
+
+        def told():
+            metrics = scraping.scrape(address)
+            return (metrics["weir_coordinator_executors_wanted"][""], metrics["weir_coordinator_queue_length"][""],
+                    metrics["weir_coordinator_runs"]['state="queued"'])
+        wait_for(lambda: told() == (MICROBATCHES, 1, 1), "the run to want executors")
+
+
+def test_live_runs_are_named_where_that_is_asked_for():
+    with Folder() as folder, monitored(folder, coordinator=("--http-names",)) as cluster:
+        address = scraping.http_address(cluster.coordinator)
+        run = weir("submit", write_spec(folder), "train.hold=6", "--coordinator", cluster.address).stdout.strip()
+        labels = f'run="{run}",tenant="default"'
+        wait_for(lambda: scraping.scrape(address).get("weir_run_version", {}).get(labels) == 6, "the hold")
+        assert scraping.scrape(address)["weir_run_loss"][labels] > 0
+        scraping.assert_well_formed(scraping.ask(address)[1])
+        weir("cancel", run, "--coordinator", cluster.address)
+        wait_for(lambda: "weir_run_version" not in scraping.scrape(address), "the run not to be named any more")
+
+
+def garbage(address):
+    """What others may send, connection by connection."""
+    yield b""
+    yield b"GET /metr"
+    yield b"POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n" + bytes(100000)
+    yield b"GET /../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    yield b"GET /metrics HTTP/1.1\r\nHost: weir.example\r\n\r\n"
+    yield b"GET /metrics HTTP/1.1\r\nX: " + b"a" * 1000000
+    yield b"GET /" + b"a" * 1000000 + b" HTTP/1.1\r\n\r\n"
+    yield b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(10000)
+    yield b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + os.urandom(500)
+    yield os.urandom(5000)
+    yield b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n"
+
+
+def throw(address):
+    """Some stay open, as those who send half of a request and wait."""
+    held = []
+    for piece in garbage(address):
+        for _ in range(20):
+            connection = socket.create_connection(address)
+            connection.setblocking(False)
+            try:
+                connection.send(piece)
+            except OSError:
+                pass
+            held.append(connection)
+    return held
+
+
+def test_garbage_at_the_ports_disturbs_no_training():
+    with Folder() as folder, monitored(folder) as cluster:
+        every = sum(addresses(cluster).values(), [])
+        held = [connection for address in every for connection in throw(address)]
+        assert train(folder, cluster) == undisturbed()
+        for connection in held:
+            connection.close()
+        for address in every:
+            wait_for(lambda: scraping.ask(address)[0] == 200, "an answer among all that")
+        assert all(process.child.poll() is None for process in cluster.processes)
+
+
+def test_without_certificates_a_port_is_for_this_machine_alone():
+    with Folder() as folder:
+        store = ("--store", "file://" + folder.file("store"))
+        worker = (program("weir-worker"), "--data-root", DATA_ROOT.name)
+        for command, text in (
+                ((program("weir-server"), *store, "--http", "0.0.0.0:0"), "--http: 0.0.0.0:0 leads beyond this machine"),
+                ((*worker, "--http", "0.0.0.0:0"), "--http: 0.0.0.0:0 leads beyond this machine"),
+                ((program("weir-server"), *store, "--http", "unix:/tmp/http"), "--http: 'unix:/tmp/http' is not an address"),
+                ((*worker, "--http", "localhost"), "--http: 'localhost' is not an address"),
+                ((program("weir-server"), *store, "--http", "127.0.0.1:99999"), "is not an address"),
+                ((program("weir-server"), *store, "--http-names"), "--http-names is for a coordinator with --http"),
+                ((program("weir-server"), *store, "--role=parameters", *HTTP, "--http-names"), "--http-names is for")):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 2 and text in done.stderr and done.stderr.count("\n") == 1, (command, done)
+
+
+def test_a_port_that_is_taken_ends_a_program_at_its_start():
+    with Folder() as folder, socket.create_server(("127.0.0.1", 0)) as taken:
+        http = ("--http", f"127.0.0.1:{taken.getsockname()[1]}")
+        for command in ((program("weir-server"), "--listen", own_address(), "--store", "file://" + folder.file("store")),
+                        (program("weir-worker"), "--data-root", DATA_ROOT.name)):
+            with Process(*command, *http) as process:
+                assert process.wait() == 1 and "--http: cannot listen on 127.0.0.1:" in process.output(), process.output()
+
+
+def test_with_certificates_only_their_holders_read():
+    with Folder() as folder:
+        authority = Authority(folder)
+        own = authority.folder("coordinator")
+        viewer, stranger = folder.file("viewer"), folder.file("stranger")
+        weir("certs", "issue", "--ca", authority.path, "--role", "client", "--name", "prometheus", "--access", "viewer", viewer)
+        weir("certs", "issue", "--ca", authority.path, "--role", "client", "--tenant", "vision", stranger)
+        expired = authority.issue(folder.file("expired"), "URI:spiffe://weir/client/default/viewer/old", days=(-3, -1))
+        other = Authority(folder, "other").folder("client")
+        command = (program("weir-server"), "--role=coordinator", "--listen", own_address(), "--http", "0.0.0.0:0", "--tls", own,
+                   "--store", "file://" + folder.file("store"))
+        with start_announced(*command)[0] as server:
+            address = ("127.0.0.1", scraping.http_address(server)[1])
+            assert scraping.scrape(address, tls=viewer)["weir_coordinator_leading"] == {"": 1}
+            assert scraping.ask(address, tls=authority.folder("worker"))[0] == 200
+            assert scraping.ask(address, tls="") == (403, "a certificate of this cluster's authority is needed here\n")
+            status, text = scraping.ask(address, tls=stranger)
+            assert status == 403 and "clients of the tenant default" in text, text
+            assert refused(address, expired) and refused(address, other)
+            with scraping.connect(address) as plain:
+                plain.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                assert not plain.recv(100).startswith(b"HTTP"), "plaintext is answered"
+            with open(os.path.join(own, "denied.txt"), "w") as denied:
+                denied.write("client/default/viewer/prometheus\n")
+            wait_for(lambda: scraping.ask(address, tls=viewer)[0] == 403, "the name to be denied")
+
+
+def refused(address, folder):
+    """Not of the authority, as the server sees it; the client does not look at the server's certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(os.path.join(folder, "cert.pem"), os.path.join(folder, "key.pem"))
+    with context.wrap_socket(socket.create_connection(address)) as connection:
+        connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        return connection.recv(100).startswith(b"HTTP/1.1 403")
+
+
+def test_a_certificate_that_was_renewed_is_shown_to_the_next_who_ask():
+    with Folder() as folder:
+        authority = Authority(folder)
+        own, client = authority.folder("coordinator"), authority.folder("client")
+        command = (program("weir-server"), "--role=coordinator", "--listen", own_address(), *HTTP, "--tls", own, "--store",
+                   "file://" + folder.file("store"))
+
+        def serial(address):
+            with scraping.connect(address, client) as connection:
+                return connection.getpeercert()["serialNumber"]
+        with start_announced(*command)[0] as server:
+            address = scraping.http_address(server)
+            before = serial(address)
+            weir("certs", "renew", "--ca", authority.path, own)
+            after = wait_for(lambda: serial(address) != before and serial(address), "the new certificate")
+            shown = openssl("x509", "-in", os.path.join(own, "cert.pem"), "-noout", "-serial")
+            assert int(shown.split("=")[1], 16) == int(after, 16), shown
+            assert scraping.ask(address, tls=client)[0] == 200
+
+
+def test_prometheus_scrapes_each_program():
+    with Folder() as folder, monitored(folder) as cluster:
+        targets = [f"{host}:{port}" for host, port in sum(addresses(cluster).values(), [])]
+        config = folder.file("prometheus.yml", json.dumps({"scrape_configs": [
+            {"job_name": "weir", "scrape_interval": "200ms", "scrape_timeout": "200ms",
+             "static_configs": [{"targets": targets}]}]}))
+        address = own_address()
+        with Process(scraping.tool("prometheus"), "--config.file", config, "--storage.tsdb.path", folder.file("tsdb"),
+                     "--web.listen-address", address):
+            run = submit(folder, cluster)
+            wait_done(cluster, run)
+
+            def query(text):
+                try:
+                    with urllib.request.urlopen(f"http://{address}/api/v1/query?query={text}") as answer:
+                        result = json.load(answer)["data"]["result"]
+                except OSError:
+                    return None
+                return float(result[0]["value"][1]) if result else None
+            wait_for(lambda: query("sum(up)") == len(targets), "each program to be scraped")
+            wait_for(lambda: (query("sum(weir_worker_microbatches_total)") or 0) >= STEPS * MICROBATCHES, "the microbatches")
+
+
+def test_the_page_of_metrics_has_the_table():
+    with open(os.path.join(ROOT, "docs", "MONITORING.md")) as file:
+        lines = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*?) \| (.*) \|$", file.read(), re.MULTILINE)
+    kinds = {"COUNTER": "counter", "SECONDS": "counter", "GAUGE": "gauge"}
+    assert lines == [(name, kinds[kind], "`run`, `tenant`" if label == "run" else f"`{label}`" if label else "", text)
+                     for _, _, kind, name, label, _, text in scraping.table()]
+
+
+if __name__ == "__main__":
+    main(globals())

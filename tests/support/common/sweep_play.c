@@ -28,8 +28,8 @@ void kept_free(struct kept *kept) {
 }
 
 /* What a successor reads. */
-static struct sweep *open_again(const char *text, const struct kept *kept) {
-  struct sweep *sweep = sweep_of(text, NULL, 0);
+static struct sweep *open_again(const Weir__SweepSpec *spec, const struct kept *kept) {
+  struct sweep *sweep = sweep_of_spec(spec);
   for (int i = 0; i < kept->n; i++) {
     Weir__SweepRecord *record = weir__sweep_record__unpack(NULL, kept->sizes[i], kept->records[i]);
     struct err err = ERR_NONE;
@@ -60,11 +60,11 @@ void sweep_take_next(struct sweep *sweep) {
 
 struct sweep *sweep_play_on(struct sweep *sweep, const struct sweep_play *play, struct kept *kept) {
   uint64_t draws = 0;
-  for (;;) {
-    Weir__SweepRecord *record;
-    enum sweep_turn turn = sweep_next(sweep, &record);
-    if (turn == SWEEP_OVER)
-      return sweep;
+  struct err err;
+  Weir__SweepSpec *spec = sweep_spec_of(play->text, NULL, 0, &err);
+  Weir__SweepRecord *record;
+  enum sweep_turn turn;
+  while ((turn = sweep_next(sweep, &record)) != SWEEP_OVER) {
     if (turn == SWEEP_DECIDED) {
       sweep_take(sweep, record, kept);
       message_free(record);
@@ -80,9 +80,11 @@ struct sweep *sweep_play_on(struct sweep *sweep, const struct sweep_play *play, 
     }
     if (play->is_killed && random_bits(play->seed + 1, draws++) % 4 == 0) {
       sweep_free(sweep);
-      sweep = open_again(play->text, kept);
+      sweep = open_again(spec, kept);
     }
   }
+  message_free(spec);
+  return sweep;
 }
 
 void assert_same(const struct kept *a, const struct kept *b) {

@@ -93,15 +93,22 @@ static void set_models(struct sweep *sweep) {
   free(models);
 }
 
-struct sweep *sweep_of(const char *text, const char *const *settings, int n) {
+struct sweep *sweep_of_spec(const Weir__SweepSpec *spec) {
   Weir__RunSpec *base = sweep_base_spec();
   struct sweep *sweep;
   struct err err = ERR_NONE;
-  Weir__SweepSpec *spec = sweep_spec_of(text, settings, n, &err);
-  assert_string_equal(err.text, "");
   assert_int_equal(sweep_new(spec, base, &sweep, &err), 0);
   set_models(sweep);
-  message_free(spec);
   spec_free(base);
+  return sweep;
+}
+
+struct sweep *sweep_of(const char *text, const char *const *settings, int n) {
+  struct sweep *sweep;
+  struct err err;
+  Weir__SweepSpec *spec = sweep_spec_of(text, settings, n, &err);
+  assert_string_equal(err.text, "");
+  sweep = sweep_of_spec(spec);
+  message_free(spec);
   return sweep;
 }

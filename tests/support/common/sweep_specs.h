@@ -18,5 +18,6 @@ Weir__SweepSpec *sweep_spec_of(const char *text, const char *const *settings, in
 /* Of a text and settings that are good. Models of its space have 101, 102, ... multiply-adds, and no hash;
    the run spec's has 100. */
 struct sweep *sweep_of(const char *text, const char *const *settings, int n);
+struct sweep *sweep_of_spec(const Weir__SweepSpec *spec); /* likewise */
 
 #endif

@@ -6,11 +6,11 @@ BUILD_DATE := $(or $(shell git log -1 --format=%cs 2>/dev/null),$(shell date +%F
 PKGS = grpc gpr libprotobuf-c openssl zlib yaml-0.1 jansson hiredis libjpeg libpng libxxhash libmicrohttpd gnutls
 PACKAGES = build-essential pkg-config git libgrpc-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler \
   libdnnl-dev libssl-dev zlib1g-dev libyaml-dev libjansson-dev libhiredis-dev libonnx-dev libjpeg62-turbo-dev \
-  libpng-dev libxxhash-dev libmicrohttpd-dev libgnutls28-dev
+  libpng-dev libxxhash-dev libmicrohttpd-dev libgnutls28-dev libjs-chart.js
 DEMO_PACKAGES = dataset-fashion-mnist
 FUZZ_PACKAGES = clang libclang-rt-14-dev
 CHECK_PACKAGES = libcmocka-dev redis-server redis-sentinel openssl libonnx-testdata clang-format cppcheck python3 python3-venv iproute2 \
-  mandoc zsh fish prometheus
+  mandoc zsh fish prometheus chromium-headless-shell
 # Only root can test containers; an engine that is there already is not replaced by another.
 ifeq ($(shell id -u),0)
   CHECK_PACKAGES += $(shell type dockerd >/dev/null 2>&1 || echo docker.io) docker-compose iptables debootstrap
@@ -42,7 +42,7 @@ TEST_C = $(wildcard tests/unit/*/*.c tests/unit/*/*/*.c tests/conformance/*.c te
 TESTS = $(TEST_C:%.c=$(B)/%)
 
 all: $(PROGRAMS) ## build/weir, build/weir-server, build/weir-worker; weir-cuda.so, where nvcc is
-include worker/backend/cuda/cuda.mk tests/simulation/cuda/simulation.mk docker/dist.mk docker/install.mk
+include worker/backend/cuda/cuda.mk tests/simulation/cuda/simulation.mk docker/dist.mk docker/install.mk client/ui/ui.mk
 
 $(B)/weir: $(B)/obj/client/main.o
 $(B)/weir-server: $(B)/obj/server/main.o

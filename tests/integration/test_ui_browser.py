@@ -1,0 +1,69 @@
+"""weir ui: its page, seen with a headless Chromium (peer_ui.py)."""
+import os
+import shutil
+import subprocess
+
+from dashboard import Dashboard
+from gate import Gate
+from harness import PATIENCE, PEER_PYTHON, Cluster, Folder, Skip, main, wait_for, weir
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+NOWHERE = "127.0.0.1:1"  # answers are made up
+
+
+def look(url, check, *more):
+    chromium = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium"))), None)
+    if not chromium:
+        raise Skip("chromium-headless-shell is not installed")
+    if not os.path.exists(PEER_PYTHON):
+        raise Skip("build/venv could not be made (PyPI out of reach)")
+    done = subprocess.run([PEER_PYTHON, os.path.join(HERE, "peer_ui.py"), url, chromium, check, *more], capture_output=True, text=True,
+                          timeout=PATIENCE * 3, check=False)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+
+
+def look_at_made_up(check):
+    with Dashboard(NOWHERE) as dashboard:
+        look(dashboard.url, check)
+
+
+def test_every_view_is_readable_in_both_themes_with_a_thousand_runs():
+    look_at_made_up("views")
+
+
+def test_all_of_it_can_be_done_by_keyboard():
+    look_at_made_up("keys")
+
+
+def test_a_brush_keeps_the_trials_of_its_range():
+    look_at_made_up("brush")
+
+
+def test_what_ends_something_asks_and_gives_the_focus_back():
+    look_at_made_up("questions")
+
+
+def test_an_empty_view_says_what_fills_it():
+    look_at_made_up("empty")
+
+
+def test_what_others_wrote_is_shown_as_text():
+    look_at_made_up("markup")
+
+
+def test_without_the_link_there_is_nothing_to_see():
+    look_at_made_up("session")
+
+
+def test_a_run_of_a_cluster_is_watched_and_cancelled():
+    with Folder() as folder, Cluster(folder, gate=(gate := Gate(folder))) as cluster, Dashboard(cluster.address) as dashboard:
+        folder.small_data(240, 48)
+        spec = folder.small_spec(folder.model("mlp", "--hidden", 8, "--seed", 5), 2, 100000, 50000)
+        gate.stop_at(39)
+        run = weir("submit", spec, "--coordinator", cluster.address).stdout.strip()
+        wait_for(lambda: dashboard.get("run", run=run).get("step") == 40, "the run to come to the gate")
+        look(dashboard.url, "run", run)
+
+
+if __name__ == "__main__":
+    main(globals())

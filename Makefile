@@ -147,7 +147,7 @@ LONGEST = $(patsubst %,tests/integration/test_%.py,compose silence hold groups f
 QUICK = contract bad_input same_hash recovery checkpoints outputs trace
 check: deps-check ## all tests, and the habits that a program can check (REPEAT=20 ONLY="store lease")
 	@$(MAKE) --no-print-directory -j$$(nproc) all tests
-	@$(MAKE) --no-print-directory build/venv/.done
+	@$(MAKE) --no-print-directory build/venv/.done build/python/.done
 	@$(RUN_TESTS) $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/integration/test_*.py)) tests/gpu/test_*.py \
 	  $(sort $(filter-out $(BESIDE),$(TESTS))) -- tests/lint.py $(BESIDE) tests/simulation/test_*.py
 
@@ -156,6 +156,14 @@ check-quick: deps-check ## in 4 minutes: unit and conformance tests, the heart o
 	@$(MAKE) --no-print-directory build/venv/.done
 	@$(RUN_TESTS) $(QUICK:%=tests/integration/test_%.py) $(sort $(filter-out $(BESIDE),$(TESTS))) \
 	  -- tests/lint.py
+
+# The package of examples/python in an environment of its own, with what runs its notebook.
+PYTHON_FILES = $(wildcard examples/python/*.toml examples/python/*.py examples/python/weir/*.py examples/python/weir/pb/* proto/*.proto)
+build/python/.done: tests/python_requirements.txt $(PYTHON_FILES)
+	@echo "  VENV  build/python"
+	$(Q)mkdir -p build; [ -x build/python/bin/pip ] || python3 -m venv build/python; \
+	build/python/bin/pip -q install -r $< && build/python/bin/pip -q install --force-reinstall --no-deps ./examples/python && \
+	touch $@ || { rm -rf build/python; echo "make: the tests that need $< are skipped"; } >&2
 
 build/parity/.done: tests/parity/requirements.txt
 	@echo "  VENV  build/parity"

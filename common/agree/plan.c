@@ -6,7 +6,7 @@
 
 #include "common/agree/random.h"
 
-enum { EVAL_CHUNK_SAMPLES_LEAST = 128 };
+enum { EVAL_CHUNK_SAMPLES_LEAST = 128, STREAM_SHUFFLE = 1 };
 
 /* The fourth counter of the split's key: no node of a model, whose draws have keys of the same seed, too. */
 static const uint64_t STREAM_SPLIT = UINT64_MAX - 2;
@@ -185,6 +185,10 @@ void plan_place(const struct plan *plan, uint64_t step, uint32_t position, uint6
   uint64_t at = step * plan->batch + position;
   *epoch = at / plan->train_samples;
   *index = at % plan->train_samples;
+}
+
+uint64_t plan_shuffled(const struct plan *plan, uint64_t epoch, uint64_t index) {
+  return random_permute(random_key(plan->seed, STREAM_SHUFFLE, epoch, 0), index, plan->train_samples);
 }
 
 static uint64_t split_index(const struct plan *plan, uint64_t i) {

@@ -70,6 +70,10 @@ uint64_t plan_epoch(const struct plan *plan, uint64_t step); /* of the step's fi
    epoch of train_samples each: the sampler (worker/data/sampler.h) says which sample comes there. */
 void plan_place(const struct plan *plan, uint64_t step, uint32_t position, uint64_t *epoch, uint64_t *index);
 
+/* The sample at that place of an epoch which is shuffled: a keyed permutation, so that every one comes once.
+ */
+uint64_t plan_shuffled(const struct plan *plan, uint64_t epoch, uint64_t index);
+
 /* Where in its dataset sample i of the train part, or of the eval part, lies: i, or by a permutation that the
    split_seed keys where they are parts of one. */
 uint64_t plan_train_index(const struct plan *plan, uint64_t i);

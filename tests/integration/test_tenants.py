@@ -135,7 +135,7 @@ def submits(callers, method, hidden):
 HEALTH = ("grpc.health.v1.Health/Check", "grpc.health.v1.Health/Watch")
 REFLECTION = tuple(f"grpc.reflection.{version}.ServerReflection/ServerReflectionInfo" for version in ("v1", "v1alpha"))
 RUNS = ("GetRun", "Watch", "Cancel", "Pause", "Stop", "Resume", "ListCheckpoints", "Verify", "GetSeries", "GetModel", "GetPieces", "GetWeights",
-        "ForkRun", "CollectGarbage")
+        "GetLayout", "GetBatch", "ForkRun", "CollectGarbage")
 SWEEPS = ("GetSweep", "ExtendSweep", "DeleteSweep", "StopSweep")
 # What each method does for somebody of another tenant. One that is not here fails the test.
 ROWS = {
@@ -145,7 +145,7 @@ ROWS = {
     "Training/Submit": submits,
     "Training/DrainWorker": of_worker, "Training/ReadmitWorker": of_worker, "Training/DrainServer": of_all,
     "Cluster/Join": lists(bytes.fromhex(HELLO["worker"]), "worker"),
-    **{f"Cluster/{name}": by_member for name in ("FetchModel", "FetchPieces")},
+    **{f"Cluster/{name}": by_member for name in ("FetchModel", "FetchPieces", "FetchLayout", "FetchBatch")},
     **{f"Parameters/{name}": by_member for name in ("Push", "Pull", "Versions", "Sums")},
     "Peers/Send": by_member,
     **{name: lists() for name in HEALTH}, **{name: lists(text_field(7, "")) for name in REFLECTION},

@@ -1,10 +1,12 @@
-/* Models and weights for those who ask: from memory where they are there, else from the store. */
+/* Models, weights and layouts for those who ask: from memory where they are there, else from the store. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/log.h"
 #include "common/base/message.h"
+#include "model/model.h"
 #include "server/coordinator/messages/info.h"
+#include "server/coordinator/messages/layout.h"
 #include "server/coordinator/shell/shell.h"
 
 enum { FETCH_RETRY_MS = 1000, PIECES_MAX = 16 };
@@ -151,6 +153,69 @@ void shell_send_pieces(struct coordinator_service *shell, struct rpc_call *call,
                                        .model = live ? run_model_get(live->model) : NULL,
                                        .model_sha256 = mem_strdup(coordinator_run_model(shell->core, run))};
   task_post(shell->slow, &download->task); /* bounded by the calls for pieces */
+}
+
+/* A layout that lacks what the model says. */
+struct layout_task {
+  struct task task;
+  struct coordinator_service *shell;
+  struct rpc_call *call;
+  Weir__RunSpec *spec;
+  struct run_model *model; /* NULL: its run is over */
+  char *model_sha256;
+  struct arena arena;
+  Weir__Layout layout;
+};
+
+static void layout_task_free(struct layout_task *layout) {
+  run_model_put(layout->model);
+  message_free(layout->spec);
+  free(layout->model_sha256);
+  arena_fini(&layout->arena);
+  free(layout);
+}
+
+static void layout_task_run(struct task *task) {
+  struct layout_task *layout = TASK_OWNER(task, struct layout_task, task);
+  const Weir__TrainSpec *train = layout->spec->train;
+  struct buffer *read = NULL;
+  const struct buffer *file = layout->model ? layout->model->outline : NULL;
+  struct model *model = NULL;
+  struct err err = ERR_NONE;
+  if (shell_is_ending(layout->shell))
+    err_set(&err, ERR_UNAVAILABLE, "the coordinator is stopping");
+  else if (!file && checkpoint_blob(layout->shell->store, layout->model_sha256, &read, &err) == 0)
+    file = read;
+  if (!err.code && model_open(&(struct model_source){.onnx = file->data,
+                                                     .size_bytes = file->size_bytes,
+                                                     .spec = layout->spec,
+                                                     .samples = train->batch / train->microbatches},
+                              &model, &err) == 0)
+    layout_fill(model, &layout->arena, &layout->layout, &err);
+  if (err.code)
+    rpc_call_finish(layout->call, &err);
+  else
+    rpc_call_reply(layout->call, &layout->layout, NULL);
+  model_close(model);
+  buffer_put(read);
+  layout_task_free(layout);
+}
+
+void shell_send_layout(struct coordinator_service *shell, struct rpc_call *call, const char *run) {
+  struct live_model *live = shell_find_model(shell, run);
+  struct layout_task *layout = mem_new(sizeof *layout);
+  *layout = (struct layout_task){.task.run = layout_task_run,
+                                 .shell = shell,
+                                 .call = call,
+                                 .spec = message_copy(coordinator_run_spec(shell->core, run)),
+                                 .model = live ? run_model_get(live->model) : NULL,
+                                 .model_sha256 = mem_strdup(coordinator_run_model(shell->core, run))};
+  arena_init(&layout->arena);
+  coordinator_run_layout(shell->core, run, &layout->arena, &layout->layout);
+  if (task_offer(shell->slow, &layout->task))
+    return;
+  rpc_call_fail(call, ERR_BUSY, "too many downloads and submissions wait");
+  layout_task_free(layout);
 }
 
 void shell_send_weights(struct coordinator_service *shell, struct rpc_call *call, const char *run,

@@ -17,7 +17,7 @@
 enum { EVENT_LOOP_TASKS_MAX = 4096, JOBS_MAX = 256, TICK_MS = 100, BEHIND_MS = 5, UNREAD_MS = 60000 };
 
 static const struct rpc_method training_methods[TRAINING_METHODS];
-enum { CLUSTER_METHODS = 3 };
+enum { CLUSTER_METHODS = 5 };
 static const struct rpc_method cluster_methods[CLUSTER_METHODS];
 
 static int event_loop_turn(void *user);
@@ -271,6 +271,8 @@ static const struct rpc_method training_methods[TRAINING_METHODS] = {
      .on_message = shell_get_pieces_on_message,
      .on_closed = shell_fetch_pieces_on_closed},
     {.id = RPC_GET_WEIGHTS, .on_message = shell_get_weights_on_message},
+    {.id = RPC_GET_LAYOUT, .on_message = shell_get_layout_on_message},
+    {.id = RPC_GET_BATCH, .on_message = shell_get_batch_on_message},
 };
 
 static const struct rpc_method cluster_methods[CLUSTER_METHODS] = {
@@ -284,4 +286,6 @@ static const struct rpc_method cluster_methods[CLUSTER_METHODS] = {
      .on_begin = shell_fetch_on_begin,
      .on_message = shell_fetch_pieces_on_message,
      .on_closed = shell_fetch_pieces_on_closed},
+    {.id = RPC_FETCH_LAYOUT, .on_begin = shell_fetch_on_begin, .on_message = shell_fetch_layout_on_message},
+    {.id = RPC_FETCH_BATCH, .on_begin = shell_fetch_on_begin, .on_message = shell_fetch_batch_on_message},
 };

@@ -50,7 +50,7 @@ struct saved_run;
 struct shell_sweep;
 struct upload;
 
-enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 28, RUN_ID_SIZE = 128 };
+enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 30, RUN_ID_SIZE = 128 };
 
 /* The model of a run that is not over. Those of one key are the same one. */
 struct live_model {
@@ -206,6 +206,10 @@ void shell_fetch_model_on_message(struct rpc_call *call, const void *message, st
 void shell_fetch_pieces_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_fetch_pieces_on_closed(struct rpc_call *call);
 void shell_get_weights_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_get_layout_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_get_batch_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_fetch_layout_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_fetch_batch_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 
 /* wishes.c; event loop */
 /* Passes the event, which is to change the run, to the core, and answers the call with the run once the store
@@ -237,6 +241,7 @@ void shell_send_pieces(struct coordinator_service *shell, struct rpc_call *call,
                        const Weir__PiecesRequest *request);
 void shell_send_weights(struct coordinator_service *shell, struct rpc_call *call, const char *run,
                         uint64_t step, bool is_average);
+void shell_send_layout(struct coordinator_service *shell, struct rpc_call *call, const char *run);
 /* Reads the model of a run that is not over from the store, unless it is in memory, and keeps it: once for
    all runs that have it. Asks until the store answers. The core is told if the model is lost. */
 void shell_fetch_model(struct coordinator_service *shell, const char *run);

@@ -4,6 +4,7 @@
 #include "common/base/log.h"
 #include "server/coordinator/core/measures.h"
 #include "server/coordinator/messages/info.h"
+#include "server/coordinator/messages/layout.h"
 #include "server/coordinator/messages/orders.h"
 #include "server/coordinator/overview/overview.h"
 #include "server/coordinator/overview/series.h"
@@ -193,6 +194,34 @@ static void get_weights(struct coordinator_service *shell, struct rpc_call *call
     rpc_call_finish(call, &err);
 }
 
+static void get_layout(struct coordinator_service *shell, struct rpc_call *call, const struct asked *asked) {
+  shell_send_layout(shell, call, asked->run);
+}
+
+static void fetch_layout(struct coordinator_service *shell, struct rpc_call *call,
+                         const struct asked *asked) {
+  if (has_ticket(shell, call, asked->run))
+    get_layout(shell, call, asked);
+}
+
+static void get_batch(struct coordinator_service *shell, struct rpc_call *call, const struct asked *asked) {
+  struct err err = ERR_NONE;
+  struct arena arena;
+  Weir__Batch *batch;
+  arena_init(&arena);
+  batch = coordinator_run_batch(shell->core, asked->run, asked->message, &arena, &err);
+  if (batch)
+    rpc_call_reply(call, batch, NULL);
+  else
+    rpc_call_finish(call, &err);
+  arena_fini(&arena);
+}
+
+static void fetch_batch(struct coordinator_service *shell, struct rpc_call *call, const struct asked *asked) {
+  if (has_ticket(shell, call, asked->run))
+    get_batch(shell, call, asked);
+}
+
 void shell_list_runs_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   shell_ask(call, message, bytes, list_runs);
 }
@@ -275,6 +304,22 @@ void shell_fetch_pieces_on_closed(struct rpc_call *call) {
 
 void shell_get_weights_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   shell_ask(call, message, bytes, get_weights);
+}
+
+void shell_get_layout_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, get_layout);
+}
+
+void shell_get_batch_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, get_batch);
+}
+
+void shell_fetch_layout_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, fetch_layout);
+}
+
+void shell_fetch_batch_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  shell_ask(call, message, bytes, fetch_batch);
 }
 
 /* Lives on the stack of the thread that asks. */

@@ -1,0 +1,1 @@
+"""Messages and stubs, made from proto/ when the package is built."""

@@ -1,18 +1,86 @@
-/* Consistency modes: rows of mode.def. server/parameters/block/hosted_mode.h says what a mode does to the
-   blocks of a server. */
+/* Consistency modes: how late a gradient may be. A mode is a pure policy: a row of mode.def, whose functions
+   answer a few questions by the run's spec alone. Workers and servers ask them, and so agree without a
+   message.
+
+   A step is a batch of the run's stream, and the update that makes version step + 1 of the weights of version
+   `step`. Which version the gradients of a step are taken at is the mode's to say: they are two numbers. */
 #ifndef WEIR_COMMON_MODES_MODE_H
 #define WEIR_COMMON_MODES_MODE_H
+
+#include <stdbool.h>
+#include <stdint.h>
 
 #include "common/base/err.h"
 #include "spec.pb-c.h"
 
+/* What a part does to its block. */
+enum mode_arrival {
+  MODE_PART_IS_LATE,  /* nothing: the update of its step was made, so it is covered */
+  MODE_PART_IS_ADDED, /* it joins the parts of its step. The update is made once all of them are there, and
+                         the updates of all steps before */
+  MODE_PART_IS_EARLY  /* it is refused: nobody can have the weights that its step is computed from */
+};
+
+/* A training part that comes to a server. */
+struct mode_part {
+  uint64_t step;
+  uint64_t version; /* the newest of its block */
+  uint64_t lowest;  /* of the newest versions of all blocks of the run here */
+};
+
+/* How much is kept at a time, where all are as far apart as the mode lets them be. */
+struct mode_bounds {
+  uint32_t versions; /* of a block, on its server */
+  uint32_t rounds;   /* steps that are not over: a server takes parts of them, a worker computes them */
+  uint32_t sets;     /* versions of all weights, on a worker: the one that fills included */
+};
+
 struct mode_def {
   const char *name;
+
   /* The mode's own options. Errors: INVALID naming the key by its path. May be NULL. */
   int (*check)(const Weir__RunSpec *spec, struct err *err);
+
+  /* Whose version a worker computes the step's gradients from. It hands them over once it has all of that
+     version, so a part proves the version to be complete on every server. Never lower than for the step
+     before. */
+  uint64_t (*version)(const Weir__TrainSpec *train, uint64_t step);
+  enum mode_arrival (*arrive)(const Weir__TrainSpec *train, const struct mode_part *part);
+  /* Which version answers a call that waits for `wanted`, once the block's newest is no lower. */
+  uint64_t (*answer)(const Weir__TrainSpec *train, uint64_t wanted, uint64_t newest);
+  /* The lowest version that somebody may still need when `complete` is known to be complete on every server:
+     steps from `complete` on may have to be computed again, because a worker died. */
+  uint64_t (*oldest)(const Weir__TrainSpec *train, uint64_t complete);
+  /* The first version from `version` on at which a run may stand, be written into a checkpoint, or be
+     evaluated. */
+  uint64_t (*boundary)(const Weir__TrainSpec *train, uint64_t version);
+  struct mode_bounds (*bounds)(const Weir__TrainSpec *train);
+};
+
+/* The mode of a run, and what it goes by. */
+struct mode {
+  const struct mode_def *def;
+  const Weir__TrainSpec *train; /* which outlives it */
 };
 
 /* The name is known and the mode accepts the spec. Errors: INVALID, for an unknown name with those known. */
 int mode_check(const Weir__RunSpec *spec, struct err *err);
+
+struct mode mode_of(const Weir__RunSpec *spec); /* of a spec that was checked */
+
+/* The questions of struct mode_def. */
+uint64_t mode_version(const struct mode *mode, uint64_t step);
+enum mode_arrival mode_arrive(const struct mode *mode, const struct mode_part *part);
+uint64_t mode_answer(const struct mode *mode, uint64_t wanted, uint64_t newest);
+uint64_t mode_oldest(const struct mode *mode, uint64_t complete);
+uint64_t mode_boundary(const struct mode *mode, uint64_t version);
+struct mode_bounds mode_bounds(const struct mode *mode);
+
+/* The version that the last part of a step brings to its worker: what the step after it is computed from. */
+uint64_t mode_reply(const struct mode *mode, uint64_t step);
+/* Whether that is another version than the worker has: else the worker begins the next step without it. */
+bool mode_brings_version(const struct mode *mode, uint64_t step);
+
+const struct mode_def *mode_at(int index); /* in the table's order; NULL past the last */
 
 #endif

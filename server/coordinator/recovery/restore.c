@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/message.h"
 #include "common/base/text.h"
+#include "common/modes/mode.h"
 #include "server/coordinator/recovery/recovery.h"
 #include "server/coordinator/runs/checkpoints.h"
 #include "server/coordinator/runs/runs.h"
@@ -99,7 +100,7 @@ static int record_check(const struct coordinator *coordinator, const Weir__RunRe
     return err_set(err, ERR_CORRUPT, "its record names state %d", (int)record->state);
   if (!spec || record->n_block_elems == 0)
     return err_set(err, ERR_CORRUPT, "its record has no %s", spec ? "blocks" : "spec");
-  return spec_check(spec, err);
+  return spec_check(spec, err) ? (int)err->code : mode_check(spec, err);
 }
 
 static char *copy_unless_empty(const char *text) {

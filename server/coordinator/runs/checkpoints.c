@@ -7,6 +7,7 @@
 
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "common/modes/mode.h"
 #include "server/coordinator/messages/orders.h"
 #include "server/coordinator/messages/record.h"
 #include "server/coordinator/quotas/quota.h"
@@ -43,6 +44,7 @@ void coordinator_checkpoint_when_due(struct coordinator *coordinator, struct run
   struct checkpointing *making = &run->checkpointing;
   uint64_t newest = run->step > making->newest ? run->step : making->newest;
   uint64_t soon = newest + making->lead, step;
+  struct mode mode;
   bool is_due, is_beyond = making->step > run->pin; /* where nothing is computed for now */
   if (!coordinator_has_blocks(run) || making->is_committing || coordinator_lost_servers(run) > 0 ||
       coordinator->now_ms < making->retry_ms)
@@ -53,10 +55,13 @@ void coordinator_checkpoint_when_due(struct coordinator *coordinator, struct run
   }
   if (!is_beyond && is_awaited(run, making->step > newest && making->step <= soon))
     return;
+  mode = mode_of(run->spec);
   is_due = is_due_now(coordinator, run);
   if (making->step && !is_beyond && !run->is_pausing && !run->is_moving && (!is_due || making->step <= soon))
     return; /* it is on its way */
   step = !is_due ? next_boundary(&run->plan, soon) : stands_still(run, newest) ? newest : soon;
+  if (step != UINT64_MAX)
+    step = mode_boundary(&mode, step);
   if (step > run->pin) { /* forks wait for that one, and nothing later is computed meanwhile */
     step = run->pin;
     if (coordinator_has_checkpoint(run, step) && !run->is_pausing && !run->is_moving)

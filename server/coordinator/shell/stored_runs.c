@@ -12,6 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/message.h"
 #include "common/base/text.h"
+#include "common/modes/mode.h"
 
 enum { RECORDS_HELD_MAX = 2 * (RUNS_KEPT + TRIALS_KEPT), NUMBER_DIGITS = 20 };
 
@@ -214,7 +215,7 @@ static const char *what_is_wrong(const Weir__RunRecord *record, const char *name
     return "it is another run's";
   if (!record->spec)
     return "it has no spec";
-  if (spec_check(record->spec, err))
+  if (spec_check(record->spec, err) || mode_check(record->spec, err))
     return err->text;
   if (record->state < WEIR__RUN_STATE__QUEUED || record->state > WEIR__RUN_STATE__STOPPED)
     return "its state is unknown";

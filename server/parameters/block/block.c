@@ -1,16 +1,35 @@
 /* Blocks that this server owns. */
 #include "server/parameters/block/block.h"
 
-#include <string.h>
+#include <stdlib.h>
 
 #include "common/base/clock.h"
-#include "server/parameters/block/hosted_mode.h"
 #include "server/parameters/run/run.h"
 
 enum { PAGE_BYTES = 4096 };
 
 int hosted_block_no_memory(const struct hosted_block *block, struct err *err) {
   return err_set(err, ERR_NO_MEMORY, "no memory for block %u of %u elements", block->index, block->elems);
+}
+
+static int init_statistics(struct hosted_block *block, const struct model *model, struct err *err) {
+  const struct hosted_run *run = block->run;
+  block->statistics = mem_new(run->bounds.rounds * sizeof *block->statistics);
+  for (uint32_t i = 0; i < run->bounds.rounds; i++)
+    if (statistics_init(&block->statistics[i], model, &model->blocks[block->index], &run->plan, err))
+      return err_prefix(err, "block %u", block->index);
+  return 0;
+}
+
+static void init_rounds(struct hosted_block *block) {
+  const struct hosted_run *run = block->run;
+  block->rounds = mem_new(run->bounds.rounds * sizeof *block->rounds);
+  for (uint64_t step = run->base_step; step < run->base_step + run->bounds.rounds; step++) {
+    struct block_round *round = hosted_block_round(block, step);
+    *round = (struct block_round){.block = block, .step = step};
+    round_init(&round->parts, run->plan.microbatches, block->elems, block->pool);
+    round->parts.listener = hosted_block_listener(round);
+  }
 }
 
 int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const struct model *model,
@@ -21,12 +40,12 @@ int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const 
   block->elems = shape->elems;
   block->kind = shape->kind;
   block->has_metrics = shape->kind == BLOCK_STATISTICS && shape->begin == 0;
+  older_init(&block->older, run->bounds.versions - 1);
   if (block->kind == BLOCK_STATISTICS) {
-    if (statistics_init(&block->statistics, model, shape, &run->plan, err))
-      return err_prefix(err, "block %u", index);
+    if (init_statistics(block, model, err))
+      return err->code;
   } else {
-    round_init(&block->round, run->plan.microbatches, block->elems, block->pool);
-    block->round.listener = hosted_block_listener(block);
+    init_rounds(block);
     block->options = optimizer_group(run->spec->train->optimizer, shape->group);
     if (hosted_block_init_update(block, model, err))
       return err->code;
@@ -43,14 +62,18 @@ int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const 
 
 void hosted_block_fini(struct hosted_block *block) {
   CHECK(!block->parked);
-  if (block->kind == BLOCK_STATISTICS)
-    statistics_fini(&block->statistics);
-  else {
-    round_fini(&block->round);
-    hosted_block_fini_update(block);
+  for (uint32_t i = 0; i < block->run->bounds.rounds; i++) {
+    if (block->statistics)
+      statistics_fini(&block->statistics[i]);
+    if (block->rounds)
+      round_fini(&block->rounds[i].parts);
   }
+  free(block->statistics);
+  free(block->rounds);
+  if (block->kind == BLOCK_PARAMETERS)
+    hosted_block_fini_update(block);
   buffer_put(block->current);
-  buffer_put(block->previous);
+  older_fini(&block->older);
   buffer_put(block->next);
   buffer_put(block->spare);
   buffer_put(block->slots);
@@ -58,12 +81,14 @@ void hosted_block_fini(struct hosted_block *block) {
   snapshot_put(block->snapshot);
 }
 
-static void hosted_block_drop_old(struct hosted_block *block) {
-  if (!block->previous || hosted_run_proven_step(block->run) < block->version)
-    return;
-  buffer_put(block->spare);
-  block->spare = block->previous;
-  block->previous = NULL;
+/* Older versions that nobody needs any more, once that one is complete everywhere. */
+static void hosted_block_drop_old(struct hosted_block *block, uint64_t complete) {
+  uint64_t oldest = mode_oldest(&block->run->mode, complete);
+  struct buffer *dropped;
+  while ((dropped = older_take(&block->older, block->version, oldest))) {
+    buffer_put(block->spare);
+    block->spare = dropped;
+  }
 }
 
 /* The server has no room for another call that waits. The part of a push was taken all the same, and its
@@ -94,16 +119,24 @@ static void hosted_block_park(struct hosted_block *block, struct parameters_call
   block->n_parked++;
 }
 
+struct buffer *hosted_block_find(const struct hosted_block *block, uint64_t version) {
+  return version == block->version ? block->current : older_find(&block->older, block->version, version);
+}
+
 /* Gives a call the version that it waits for, now or when it exists. */
 static void hosted_block_answer(struct hosted_block *block, struct parameters_call *call) {
+  struct buffer *data;
+  uint64_t version;
   struct err err;
-  hosted_block_drop_old(block);
-  if (call->version > block->version)
+  hosted_block_drop_old(block, hosted_run_proven_version(block->run));
+  if (call->version > block->version) {
     hosted_block_park(block, call);
-  else if (call->version == block->version)
-    parameters_call_reply(call, call->version, block->current);
-  else if (call->version + 1 == block->version && block->previous)
-    parameters_call_reply(call, call->version, block->previous);
+    return;
+  }
+  version = mode_answer(&block->run->mode, call->version, block->version);
+  data = hosted_block_find(block, version);
+  if (data)
+    parameters_call_reply(call, version, data);
   else {
     err_set(&err, ERR_DROPPED, "run '%s': block %u: version %llu was dropped, the newest is %llu",
             block->run->id, block->index, (unsigned long long)call->version,
@@ -121,15 +154,11 @@ static bool hosted_block_refuse_unloaded(struct hosted_block *block, struct para
 }
 
 void hosted_block_push(struct hosted_block *block, struct parameters_call *call) {
-  const struct hosted_mode_def *mode = block->run->mode;
   struct part *part = &call->part;
   struct err err;
-  int code;
   if (hosted_block_refuse_unloaded(block, call))
     return;
-  code = block->kind == BLOCK_PARAMETERS ? mode->push(block, part, &call->version, &err)
-                                         : mode->push_row(block, part, &call->version, &err);
-  if (code) {
+  if (hosted_block_take(block, part, &call->version, &err)) {
     err_prefix(&err, "run '%s': block %u of step %llu, %s %u.. (level %u), from %s", block->run->id,
                block->index, (unsigned long long)part->step,
                part->is_evaluation ? "eval chunk" : "microbatch", part->node.first, part->node.level,
@@ -155,7 +184,7 @@ void hosted_block_rest(struct hosted_block *block) {
   struct err err;
   if (hosted_run_is_unloaded(block->run, &err) || !hosted_block_is_held(block))
     return;
-  buffer_drop(&block->previous);
+  hosted_block_drop_old(block, block->version);
   buffer_drop(&block->spare);
   buffer_drop(&block->next);
   buffer_drop(&block->next_slots);
@@ -163,7 +192,7 @@ void hosted_block_rest(struct hosted_block *block) {
 
 void hosted_block_go_on(struct hosted_block *block) {
   struct err err = ERR_NONE;
-  if (hosted_run_is_unloaded(block->run, &err) || !block->run->mode->go_on(block, &err))
+  if (hosted_run_is_unloaded(block->run, &err) || !hosted_block_make_versions(block, &err))
     return;
   err_prefix(&err, "run '%s': block %u of step %llu", block->run->id, block->index,
              (unsigned long long)block->version);
@@ -218,7 +247,7 @@ static struct buffer *new_buffer(struct hosted_block *block, size_t size_bytes) 
 }
 
 int hosted_block_reserve(struct hosted_block *block, struct err *err) {
-  hosted_block_drop_old(block);
+  hosted_block_drop_old(block, hosted_run_proven_version(block->run));
   if (!block->next && block->spare && buffer_is_sole(block->spare)) {
     block->next = block->spare;
     block->spare = NULL;
@@ -238,12 +267,12 @@ static void hosted_block_pin(struct hosted_block *block) {
 
 void hosted_block_advance(struct hosted_block *block) {
   struct parameters_call *call = block->parked, *next;
-  CHECK(block->next && !block->previous);
-  block->previous = block->current;
+  CHECK(block->next);
+  older_add(&block->older, block->version, block->current);
   block->current = block->next;
   block->next = NULL;
   __atomic_store_n(&block->version, block->version + 1, __ATOMIC_RELEASE);
-  hosted_run_advance(block->run);
+  hosted_run_advance(block->run, block->version);
   pool_step(block->pool, block->version);
   if (block->snapshot && snapshot_step(block->snapshot) == block->version)
     hosted_block_pin(block);

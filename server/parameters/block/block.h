@@ -1,15 +1,23 @@
-/* A block that this server owns: its versions, its optimizer slots, the round of its present step, and the
-   calls that wait for its next version. Only its shard's thread touches a block, except where this says
-   otherwise. */
+/* A block that this server owns: its versions, its optimizer slots, the rounds of the steps that are not
+   over, and the calls that wait for versions to come. Only its shard's thread touches a block, except where
+   this says otherwise. */
 #ifndef WEIR_SERVER_PARAMETERS_BLOCK_BLOCK_H
 #define WEIR_SERVER_PARAMETERS_BLOCK_BLOCK_H
 
 #include "common/optim/piece.h"
 #include "server/parameters/block/call.h"
 #include "server/parameters/block/frozen_ranges.h"
+#include "server/parameters/block/older.h"
 #include "server/parameters/round/round.h"
 #include "server/parameters/round/statistics.h"
 #include "server/parameters/snapshot/snapshot.h"
+
+/* The parts of one step of a parameter block. */
+struct block_round {
+  struct hosted_block *block;
+  uint64_t step;
+  struct round parts;
+};
 
 struct hosted_block {
   struct hosted_run *run;  /* which owns the block */
@@ -22,10 +30,11 @@ struct hosted_block {
   const Weir__OptimizerSpec *options; /* the run's for the group of the parameters; NULL of statistics */
 
   uint64_t version; /* the newest; written atomically, other threads may load it so */
-  /* f32[elems] each, immutable and shared with replies. Two versions at most: the one before stays until a
-     push proves that the newest is complete everywhere. */
-  struct buffer *current, *previous; /* previous: NULL once dropped */
-  struct buffer *next;               /* reserved for version + 1, not shared */
+  /* f32[elems] each, immutable and shared with replies. Older versions stay until a push proves that nobody
+     needs them any more (mode_oldest). */
+  struct buffer *current; /* of the newest version */
+  struct older older;     /* those before it */
+  struct buffer *next;    /* reserved for version + 1, not shared */
   struct buffer
       *spare; /* a dropped version's, reused once neither a reply, a snapshot nor a fork refers to it */
   uint32_t slot_elems; /* of the optimizer's and, where the run keeps one, the weights' average behind them */
@@ -35,7 +44,7 @@ struct hosted_block {
   struct buffer *next_slots;
   struct snapshot *snapshot; /* the last one that was begun, a reference; may be over. NULL before */
 
-  struct round round; /* of a parameter block */
+  struct block_round *rounds; /* [the mode's rounds], of a parameter block: step s at s % rounds */
   struct {
     struct piece *pieces; /* [n_pieces], where the optimizer works by tensor */
     uint32_t n_pieces;
@@ -46,7 +55,8 @@ struct hosted_block {
     struct job ticket;
     struct err *fault; /* why this step's update cannot be made; NULL: nothing is wrong */
   } update;
-  struct statistics statistics; /* of a statistics block */
+  struct statistics
+      *statistics; /* [likewise], of a statistics block; with step s the evaluation of version s */
 
   struct parameters_call *parked;
   int n_parked;
@@ -90,6 +100,8 @@ void block_content_put(struct block_content *content);
    block. */
 bool hosted_block_adopt(struct hosted_block *block, const struct block_layout *layout,
                         const struct block_content *content);
+/* Its buffer of that version, NULL if it has none; the block's. On the block's shard. */
+struct buffer *hosted_block_find(const struct hosted_block *block, uint64_t version);
 void hosted_block_fini(struct hosted_block *block); /* any thread; nothing is parked any more */
 
 /* Counts a part that came, or with is_push false a version that goes, in the run's traffic. Any thread. */
@@ -103,13 +115,21 @@ void hosted_block_forget(struct hosted_block *block, struct parameters_call *cal
 /* The run's blocks have all come to its hold, on every server, and the block is there: it keeps the newest
    version alone, and nothing for the next one. Nothing happens where the hold was raised. */
 void hosted_block_rest(struct hosted_block *block);
-/* The run's hold was raised: what the block has kept may make its next version. */
+/* The run's hold was raised, or a version made: what the block has kept may make its next one. */
 void hosted_block_go_on(struct hosted_block *block);
 void hosted_block_refuse_parked(struct hosted_block *block, const struct err *err);
 /* Its run is unloaded: refuses all that is parked, and ends the snapshot. */
 void hosted_block_cancel(struct hosted_block *block, const struct err *err);
 
-/* What modes do. */
+/* What becomes of parts. */
+/* Takes the part (or finds that it is late, or covered already), makes each version that is due by then, and
+   says in *version which one a worker that waits shall get. Errors: INVALID: all is as before, or the part is
+   sound and the update that it completes is not; NO_MEMORY: the part is kept or not, and may come again. */
+int hosted_block_take(struct hosted_block *block, const struct part *part, uint64_t *version,
+                      struct err *err);
+/* Makes each version whose parts are all there, as far as no hold or evaluation is in the way. Errors: those
+   of the update. */
+int hosted_block_make_versions(struct hosted_block *block, struct err *err);
 /* Makes sure that there is memory for the next version, and drops what nobody needs any more: before each
    update, in the same job. Errors: NO_MEMORY. */
 int hosted_block_reserve(struct hosted_block *block, struct err *err);
@@ -135,7 +155,12 @@ void hosted_block_arm(struct hosted_block *block, struct snapshot *snapshot);
 void hosted_block_missing(const struct hosted_block *block, uint64_t *microbatches, uint64_t *chunks);
 
 /* What the files of this block do for each other. */
-struct round_listener hosted_block_listener(struct hosted_block *block); /* it reports doubts */
+struct round_listener hosted_block_listener(struct block_round *round); /* it reports doubts */
+/* Of a step that is not over. */
+struct block_round *hosted_block_round(const struct hosted_block *block, uint64_t step);
+struct statistics *hosted_block_statistics(const struct hosted_block *block, uint64_t step);
+/* f32[elems] of the present step, to be changed in place; NULL while parts are missing. */
+float *hosted_block_gradient(const struct hosted_block *block);
 int hosted_block_init_update(struct hosted_block *block, const struct model *model, struct err *err);
 /* Memory for weights and slots where there is none yet. Errors: NO_MEMORY. */
 int hosted_block_allocate(struct hosted_block *block, struct err *err);

@@ -95,12 +95,13 @@ int hosted_block_restore(struct hosted_block *block, const struct block_layout *
 struct block_content hosted_block_lend(struct hosted_block *block, uint64_t version) {
   struct block_content content = {NULL, NULL};
   struct err err;
-  if (version + 1 == block->version && block->previous)
-    content.weights = buffer_get(block->previous); /* slots are those of the newest version alone */
-  else if (version == block->version && block->current && !hosted_block_reserve_slots(block, &err)) {
-    content.weights = buffer_get(block->current);
+  struct buffer *weights = hosted_block_find(block, version);
+  bool is_newest = version == block->version; /* slots are of that one alone */
+  if (!weights || (is_newest && hosted_block_reserve_slots(block, &err)))
+    return content;
+  content.weights = buffer_get(weights);
+  if (is_newest)
     content.slots = block->slots ? buffer_get(block->slots) : NULL;
-  }
   return content;
 }
 

@@ -32,12 +32,13 @@ static void part_list_free(struct part_list *list) {
 }
 
 static void block_on_doubted(void *user, const struct accepted *parts, int n) {
-  struct hosted_block *block = user;
+  const struct block_round *round = user;
+  const struct hosted_block *block = round->block;
   Weir__Doubted doubted = WEIR__DOUBTED__INIT;
   struct part_list list = part_list_new(parts, n);
   log_event(LOG_DEBUG, "parameters", "parts_doubted", "run=%s step=%llu block=%u parts=%d", block->run->id,
-            (unsigned long long)block->version, block->index, n);
-  doubted.step = block->version;
+            (unsigned long long)round->step, block->index, n);
+  doubted.step = round->step;
   doubted.block = block->index;
   doubted.n_parts = (size_t)n;
   doubted.parts = list.items;
@@ -46,13 +47,14 @@ static void block_on_doubted(void *user, const struct accepted *parts, int n) {
 }
 
 static void block_on_judged(void *user, const struct judgement *judgement) {
-  struct hosted_block *block = user;
+  const struct block_round *round = user;
+  const struct hosted_block *block = round->block;
   Weir__Judged judged = WEIR__JUDGED__INIT;
   struct part_list list = part_list_new(judgement->changed, judgement->n_changed);
   log_event(LOG_DEBUG, "parameters", "parts_judged", "run=%s step=%llu block=%u changed=%d overflows=%d",
-            block->run->id, (unsigned long long)block->version, block->index, judgement->n_changed,
+            block->run->id, (unsigned long long)round->step, block->index, judgement->n_changed,
             judgement->overflows);
-  judged.step = block->version;
+  judged.step = round->step;
   judged.block = block->index;
   judged.n_changed = (size_t)judgement->n_changed;
   judged.changed = list.items;
@@ -63,17 +65,19 @@ static void block_on_judged(void *user, const struct judgement *judgement) {
   part_list_free(&list);
 }
 
-struct round_listener hosted_block_listener(struct hosted_block *block) {
-  return (struct round_listener){.on_doubted = block_on_doubted, .on_judged = block_on_judged, .user = block};
+struct round_listener hosted_block_listener(struct block_round *round) {
+  return (struct round_listener){.on_doubted = block_on_doubted, .on_judged = block_on_judged, .user = round};
 }
 
 void hosted_block_missing(const struct hosted_block *block, uint64_t *microbatches, uint64_t *chunks) {
   /* The last version is only evaluated, and so is the one at which the run is held. */
   bool has_step = block->version < block->run->plan.steps && !hosted_block_is_held(block);
-  if (has_step && block->kind == BLOCK_PARAMETERS)
-    round_missing(&block->round, microbatches);
-  if (has_step && block->kind == BLOCK_STATISTICS)
-    statistics_missing(&block->statistics, microbatches);
-  if (hosted_block_evaluates(block) && !block->statistics.is_evaluated)
-    statistics_missing_evaluation(&block->statistics, chunks);
+  const struct statistics *statistics =
+      block->kind == BLOCK_STATISTICS ? hosted_block_statistics(block, block->version) : NULL;
+  if (has_step && !statistics)
+    round_missing(&hosted_block_round(block, block->version)->parts, microbatches);
+  if (has_step && statistics)
+    statistics_missing(statistics, microbatches);
+  if (hosted_block_evaluates(block) && !statistics->is_evaluated)
+    statistics_missing_evaluation(statistics, chunks);
 }

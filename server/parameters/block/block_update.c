@@ -66,6 +66,10 @@ bool hosted_block_slots_are_moved(const struct hosted_block *block) {
   return block->slots && (block->run->optimizer->has_drafts || !buffer_is_sole(block->slots));
 }
 
+float *hosted_block_gradient(const struct hosted_block *block) {
+  return round_sum(&hosted_block_round(block, block->version)->parts);
+}
+
 float *hosted_block_average(const struct hosted_block *block, const struct buffer *slots) {
   return (float *)slots->data + (block->slot_elems - block->elems);
 }
@@ -79,7 +83,7 @@ static struct optimizer_update block_update_of(const struct hosted_block *block,
                                     .lr = hosted_run_lr(run, block->options->lr, block->version),
                                     .elems = piece ? piece->elems : block->elems,
                                     .weights = (const float *)block->current->data + begin,
-                                    .grad = round_sum(&block->round) + begin,
+                                    .grad = hosted_block_gradient(block) + begin,
                                     .out = (float *)block->next->data + begin,
                                     .piece = piece};
   if (block->slots) {
@@ -140,6 +144,13 @@ static void block_move_slots(struct hosted_block *block, bool is_moved) {
     buffer_put(old);
 }
 
+/* The round is that of a later step from here on. */
+static void block_end_round(struct hosted_block *block) {
+  struct block_round *round = hosted_block_round(block, block->version);
+  round_clear(&round->parts);
+  round->step += block->run->bounds.rounds;
+}
+
 static void block_make_version(struct hosted_block *block) {
   /* Asked once: a snapshot may let go of them meanwhile. */
   bool is_moved = hosted_block_slots_are_moved(block);
@@ -147,7 +158,7 @@ static void block_make_version(struct hosted_block *block) {
   frozen_ranges_keep(&block->update.frozen, block->current->data, block->next->data);
   block_update_average(block, is_moved);
   block_move_slots(block, is_moved);
-  round_clear(&block->round);
+  block_end_round(block);
   block->update.phase = 0;
   hosted_block_advance(block);
 }
@@ -163,7 +174,7 @@ static void block_make_sums(struct hosted_block *block, double *sums) {
   struct step_options own;
   const Weir__OptimizerSpec *options = block_options(block, &own);
   if (block_phase_is_norm(block)) {
-    sums[0] = vector_sum_squares(round_sum(&block->round), block->elems);
+    sums[0] = vector_sum_squares(hosted_block_gradient(block), block->elems);
     return;
   }
   for (uint32_t p = 0; p < block->update.n_pieces; p++) {
@@ -181,7 +192,7 @@ static void block_use_totals(struct hosted_block *block, const double *totals) {
     return;
   factor = block->run->spec->train->clip_norm / (sqrt(totals[0]) + norm_epsilon);
   if (factor < 1)
-    vector_scale(round_sum(&block->round), block->elems, (float)factor);
+    vector_scale(hosted_block_gradient(block), block->elems, (float)factor);
 }
 
 /* The step can never be made: whoever waits for it, or will, is told. */
@@ -240,9 +251,9 @@ int hosted_block_complete(struct hosted_block *block, struct err *err) {
     *err = *block->update.fault;
     return err->code;
   }
-  frozen_ranges_clear(&block->update.frozen, round_sum(&block->round));
+  frozen_ranges_clear(&block->update.frozen, hosted_block_gradient(block));
   if (train->has_clip_value)
-    vector_clamp(round_sum(&block->round), block->elems, (float)train->clip_value);
+    vector_clamp(hosted_block_gradient(block), block->elems, (float)train->clip_value);
   if (!block_go_on(block, err))
     return 0;
   block_refuse_parked(block);
@@ -265,4 +276,6 @@ void hosted_block_take_totals(struct hosted_block *block) {
   }
   if (is_faulty)
     block_refuse_parked(block);
+  else if (!block->update.is_waiting)
+    hosted_block_go_on(block);
 }

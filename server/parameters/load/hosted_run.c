@@ -10,7 +10,6 @@
 #include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/settle/spec_settle.h"
-#include "server/parameters/block/hosted_mode.h"
 #include "server/parameters/load/initial.h"
 
 struct run_shard {
@@ -97,7 +96,7 @@ static int run_read_order(struct hosted_run *run, const Weir__LoadRun *order, st
     return err_set(err, ERR_INVALID,
                    "the order to load run '%s' says %llu steps, its spec and data make %llu", run->id,
                    (unsigned long long)order->plan->steps, (unsigned long long)run->plan.steps);
-  run->base_step = run->proven_step = order->step; /* a checkpoint was complete everywhere */
+  run->base_step = run->proven_version = run->lowest = order->step; /* a checkpoint was complete everywhere */
   run->slots_step = order->slots_step;
   if (order->slots_step > order->step)
     return err_set(err, ERR_INVALID,
@@ -110,7 +109,9 @@ static int run_read_order(struct hosted_run *run, const Weir__LoadRun *order, st
   run->hold = run->spec->train->has_hold ? run->spec->train->hold : UINT64_MAX;
   if (order->hold && order->hold < run->hold)
     run->hold = order->hold;
-  run->mode = hosted_mode_find(run->spec->train->mode);
+  run->mode = mode_of(run->spec);
+  run->bounds = mode_bounds(&run->mode);
+  run->n_reached = mem_new((run->bounds.rounds + 1) * sizeof *run->n_reached);
   run->optimizer = optimizer_find(run->spec->train->optimizer->name);
   return 0;
 }

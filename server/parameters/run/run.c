@@ -20,6 +20,7 @@ void hosted_run_put(struct hosted_run *run) {
     return;
   run->dispose(run);
   free(run->own);
+  free(run->n_reached);
   spec_free(run->spec);
   free(run->unload_reason);
   report_log_fini(&run->log);
@@ -41,25 +42,28 @@ double hosted_run_lr(const struct hosted_run *run, double lr, uint64_t step) {
   return schedule_lr(run->spec->train->schedule, lr, step, run->plan.steps);
 }
 
-void hosted_run_prove(struct hosted_run *run, const struct part *part) {
-  uint64_t proven = __atomic_load_n(&run->proven_step, __ATOMIC_RELAXED);
-  while (proven < part->step && !__atomic_compare_exchange_n(&run->proven_step, &proven, part->step, false,
-                                                             __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+void hosted_run_prove(struct hosted_run *run, uint64_t version, const struct part *part) {
+  uint64_t proven = __atomic_load_n(&run->proven_version, __ATOMIC_RELAXED);
+  while (proven < version && !__atomic_compare_exchange_n(&run->proven_version, &proven, version, false,
+                                                          __ATOMIC_RELEASE, __ATOMIC_RELAXED))
     ;
   pace_hear(&run->pace, part->step, part->view, clock_now_ns());
 }
 
-uint64_t hosted_run_proven_step(const struct hosted_run *run) {
-  return __atomic_load_n(&run->proven_step, __ATOMIC_ACQUIRE);
+uint64_t hosted_run_proven_version(const struct hosted_run *run) {
+  return __atomic_load_n(&run->proven_version, __ATOMIC_ACQUIRE);
 }
 
-void hosted_run_advance(struct hosted_run *run) {
-  uint64_t advances = __atomic_add_fetch(&run->advances, 1, __ATOMIC_RELEASE), step;
+/* A version's place is free again before a block can come to the version that has it next: that one is more
+   than bounds.rounds ahead. */
+void hosted_run_advance(struct hosted_run *run, uint64_t version) {
+  uint32_t *n_reached = &run->n_reached[version % (run->bounds.rounds + 1)];
   metric_add(METRIC_VERSIONS, 1);
-  if (advances % run->n_own != 0)
+  if (__atomic_add_fetch(n_reached, 1, __ATOMIC_ACQ_REL) < run->n_own)
     return;
-  step = run->base_step + advances / run->n_own;
-  pace_begin(&run->pace, step, plan_evaluates(&run->plan, step), clock_now_ns());
+  __atomic_store_n(n_reached, 0, __ATOMIC_RELAXED);
+  __atomic_store_n(&run->lowest, version, __ATOMIC_RELEASE);
+  pace_begin(&run->pace, version, plan_evaluates(&run->plan, version), clock_now_ns());
   hosted_run_tell_held(run);
 }
 
@@ -75,7 +79,7 @@ void hosted_run_tell_held(struct hosted_run *run) {
 }
 
 uint64_t hosted_run_lowest(const struct hosted_run *run) {
-  return run->base_step + __atomic_load_n(&run->advances, __ATOMIC_ACQUIRE) / run->n_own;
+  return __atomic_load_n(&run->lowest, __ATOMIC_ACQUIRE);
 }
 
 /* The mean over labels of which none counts is 0. */

@@ -5,6 +5,7 @@
 
 #include "cluster.pb-c.h"
 #include "common/agree/plan.h"
+#include "common/modes/mode.h"
 #include "common/optim/optimizer.h"
 #include "server/parameters/round/statistics.h"
 #include "server/parameters/run/exchange_plan.h"
@@ -14,7 +15,6 @@
 
 struct exchange;
 struct hosted_block;
-struct hosted_mode_def;
 struct run_shard;
 
 /* What came and went since the run was loaded; each atomic. Bytes are of f32s. */
@@ -28,7 +28,8 @@ struct hosted_run {
   uint64_t incarnation;
   Weir__RunSpec *spec;
   struct plan plan;
-  const struct hosted_mode_def *mode;
+  struct mode mode;
+  struct mode_bounds bounds; /* the mode's */
   const struct optimizer_def *optimizer;
   struct report_log log; /* what the coordinator is told, once it was opened */
   struct run_tickets tickets;
@@ -52,9 +53,12 @@ struct hosted_run {
 
   struct traffic traffic;
   struct pace pace;
-  uint64_t step_ns;      /* when the last step completed; touched by the metrics block's shard alone */
-  uint64_t proven_step;  /* atomic: version proven_step is complete on all servers */
-  uint64_t advances;     /* atomic: versions that our blocks have made, all together */
+  uint64_t step_ns;        /* when the last step completed; touched by the metrics block's shard alone */
+  uint64_t proven_version; /* atomic: it is complete on all servers */
+  uint64_t lowest;         /* atomic: the version that each of our blocks has reached */
+  /* [bounds.rounds + 1] atomic: how many of our blocks have reached a version after `lowest`; v at
+     v % (bounds.rounds + 1) */
+  uint32_t *n_reached;
   uint64_t hold;         /* atomic: the last version that is computed for now; UINT64_MAX: there is no hold */
   uint32_t n_unfinished; /* atomic: own blocks that are not yet at the end */
   char *unload_reason;   /* atomic: NULL until unloaded */
@@ -69,13 +73,14 @@ bool hosted_run_is_unloaded(const struct hosted_run *run, struct err *err); /* e
 
 /* For blocks and modes, on shards' threads. */
 double hosted_run_lr(const struct hosted_run *run, double lr, uint64_t step); /* as scheduled */
-/* A part was accepted, so its worker held all of version part->step: older ones may be dropped. */
-void hosted_run_prove(struct hosted_run *run, const struct part *part);
-uint64_t hosted_run_proven_step(const struct hosted_run *run);
-/* A block of ours has its next version; before anybody is given that version. */
-void hosted_run_advance(struct hosted_run *run);
-/* The version that each of our blocks has reached. They are at most one apart, since modes take no part for a
-   version that another block lacks. */
+/* A part was accepted, so its worker held all of the version that it was computed from: what nobody needs
+   once that is complete everywhere may be dropped. */
+void hosted_run_prove(struct hosted_run *run, uint64_t version, const struct part *part);
+uint64_t hosted_run_proven_version(const struct hosted_run *run);
+/* A block of ours has come to that version, its next; before anybody is given it. */
+void hosted_run_advance(struct hosted_run *run, uint64_t version);
+/* The version that each of our blocks has reached. The others are at most bounds.rounds ahead, since no part
+   is taken that was computed from a version which another block lacks. */
 uint64_t hosted_run_lowest(const struct hosted_run *run);
 uint64_t hosted_run_hold(const struct hosted_run *run);
 /* Tells RunHeld if each of our blocks has reached the hold. Any thread. */

@@ -145,17 +145,17 @@ static void a_run_that_rests_keeps_the_newest_version_alone_and_goes_on(void **s
   come_to_the_hold(&f, false);
   push_evaluation(&f);
   wait_shards(&f);
-  assert_non_null(f.run->blocks[0].previous);
+  assert_int_equal(f.run->blocks[0].older.n, 1);
   hosted_run_rest(f.run, HOLD - 1); /* of no hold of the run */
   wait_shards(&f);
-  assert_non_null(f.run->blocks[0].previous);
+  assert_int_equal(f.run->blocks[0].older.n, 1);
   for (uint32_t m = 0; m < 4; m++)
     push_part(&f.server, 0, HOLD, m, HOLD);
   hosted_run_rest(f.run, HOLD);
   wait_shards(&f);
   for (uint32_t block = 0; block < BLOCKS; block++) {
     const struct hosted_block *of = &f.run->blocks[block];
-    assert_true(!of->previous && !of->spare && !of->next && !of->next_slots && of->current);
+    assert_true(of->older.n == 0 && !of->spare && !of->next && !of->next_slots && of->current);
   }
   start_pull(&f.server, &old, 0, HOLD - 1);
   finish_with_error(&old, ERR_DROPPED, "was dropped");

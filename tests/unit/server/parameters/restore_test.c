@@ -74,7 +74,7 @@ static void a_restored_run_ends_with_the_bits_of_one_that_was_not_disturbed(void
   roll_back(&f);
   second = run_table_find(&f.snapshots.server.runs, "unit-1", 1, &err);
   hosted_run_versions(second, &lowest, &highest);
-  assert_true(lowest == 1 && highest == 1 && hosted_run_proven_step(second) == 1);
+  assert_true(lowest == 1 && highest == 1 && hosted_run_proven_version(second) == 1);
   start_pull(&f.snapshots.server, &attempt, 0, 0);
   finish_with_error(&attempt, ERR_DROPPED, "block 0: version 0 was dropped, the newest is 1");
   f.snapshots.server.n_told = 0;

@@ -244,7 +244,7 @@ static void a_store_that_fails_fails_the_snapshot_and_not_the_run(void **state) 
 
 /* Of weights and of slots, that the block refers to. */
 static void count_buffers(const struct hosted_block *block, int *weights, int *slots) {
-  *weights = !!block->current + !!block->previous + !!block->next + !!block->spare;
+  *weights = !!block->current + (int)block->older.n + !!block->next + !!block->spare;
   *slots = !!block->slots + !!block->next_slots;
 }
 
@@ -264,7 +264,8 @@ static void a_snapshot_takes_one_copy_of_memory_at_most(void **state) {
   for (uint64_t step = 0; step < STEPS; step++) {
     push_version(&f.server, step);
     count_buffers(block, &weights, &slots);
-    weights += block->previous != pinned_weights && block->spare != pinned_weights;
+    weights += older_find(&block->older, block->version, block->version - 1) != pinned_weights &&
+               block->spare != pinned_weights;
     assert_true(weights <= 2 + 1);
     assert_int_equal(slots, 1); /* and the pinned ones */
     assert_ptr_not_equal(block->slots, pinned_slots);

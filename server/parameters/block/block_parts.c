@@ -1,0 +1,120 @@
+/* Parts that come to a block, and the versions that they make. What a part is good for is the mode's to say.
+   A hold bounds what is applied, not what is taken: workers may learn that it was raised before this server
+   does. */
+#include "server/parameters/block/block.h"
+#include "server/parameters/run/run.h"
+
+struct block_round *hosted_block_round(const struct hosted_block *block, uint64_t step) {
+  return &block->rounds[step % block->run->bounds.rounds];
+}
+
+struct statistics *hosted_block_statistics(const struct hosted_block *block, uint64_t step) {
+  return &block->statistics[step % block->run->bounds.rounds];
+}
+
+/* The version that a part was computed from. */
+static uint64_t part_version(const struct hosted_block *block, const struct part *part) {
+  return part->is_evaluation ? part->step : mode_version(&block->run->mode, part->step);
+}
+
+/* A version is evaluated while it is the newest, in each mode. */
+static enum mode_arrival arrive_evaluation(const struct mode_part *of) {
+  if (of->step < of->version)
+    return MODE_PART_IS_LATE;
+  return of->step > of->lowest ? MODE_PART_IS_EARLY : MODE_PART_IS_ADDED;
+}
+
+static int block_judge(const struct hosted_block *block, const struct part *part, enum mode_arrival *arrival,
+                       struct err *err) {
+  uint64_t version = part_version(block, part);
+  struct mode_part of = {
+      .step = part->step, .version = block->version, .lowest = hosted_run_lowest(block->run)};
+  *arrival = part->is_evaluation ? arrive_evaluation(&of) : mode_arrive(&block->run->mode, &of);
+  if (*arrival != MODE_PART_IS_EARLY)
+    return 0;
+  if (version > block->version)
+    return err_set(err, ERR_INVALID, "computed from version %llu, but the block is at version %llu",
+                   (unsigned long long)version, (unsigned long long)block->version);
+  return err_set(err, ERR_INVALID,
+                 "computed from version %llu, but another block of this server is at version %llu",
+                 (unsigned long long)version, (unsigned long long)of.lowest);
+}
+
+/* Only a part whose values are sound, or that is covered by one whose values were, proves anything; one that
+   is refused must not. */
+static int block_take(struct hosted_block *block, const struct part *part, struct err *err) {
+  int code = block->kind == BLOCK_PARAMETERS
+                 ? round_add(&hosted_block_round(block, part->step)->parts, part, err)
+                 : statistics_add(hosted_block_statistics(block, part->step), part, err);
+  if (code)
+    return code;
+  hosted_run_prove(block->run, part_version(block, part), part);
+  return hosted_block_reserve(block, err);
+}
+
+/* Whether the present version waits for no evaluation here. One that is complete is reported once. */
+static bool block_is_evaluated(struct hosted_block *block, struct statistics *statistics) {
+  if (!hosted_block_evaluates(block) || statistics->is_evaluated)
+    return true;
+  if (!statistics_is_evaluation_complete(statistics))
+    return false;
+  statistics->is_evaluated = true;
+  hosted_run_report_eval(block->run, block->version, statistics);
+  if (block->version == block->run->plan.steps)
+    hosted_run_finish_block(block->run);
+  return true;
+}
+
+/* Whether the next version is to be made. The block with the metrics also waits for the evaluation of the
+   present one, so that no worker leaves that version behind while chunks of it are missing. An evaluation
+   does not wait for a hold. */
+static bool block_is_due(struct hosted_block *block) {
+  bool is_complete;
+  if (block->kind == BLOCK_PARAMETERS)
+    is_complete = hosted_block_gradient(block) != NULL;
+  else {
+    struct statistics *statistics = hosted_block_statistics(block, block->version);
+    is_complete = block_is_evaluated(block, statistics) && statistics_is_complete(statistics);
+  }
+  return is_complete && !hosted_block_is_held(block);
+}
+
+static void block_complete_rows(struct hosted_block *block) {
+  uint64_t step = block->version;
+  struct statistics *statistics = hosted_block_statistics(block, step);
+  struct metrics metrics = statistics_metrics(statistics);
+  statistics_merge(statistics, block->current->data, block->next->data);
+  statistics_clear(statistics);
+  if (block->has_metrics)
+    hosted_run_report_step(block->run, step, &metrics);
+  hosted_block_advance(block);
+}
+
+/* A snapshot may have taken the memory that was reserved when the parts came. */
+int hosted_block_make_versions(struct hosted_block *block, struct err *err) {
+  while (block_is_due(block)) {
+    uint64_t version = block->version;
+    if (hosted_block_reserve(block, err))
+      return err->code;
+    if (block->kind != BLOCK_PARAMETERS)
+      block_complete_rows(block);
+    else if (hosted_block_complete(block, err))
+      return err->code;
+    if (block->version == version) /* it waits for totals */
+      break;
+  }
+  return 0;
+}
+
+int hosted_block_take(struct hosted_block *block, const struct part *part, uint64_t *version,
+                      struct err *err) {
+  enum mode_arrival arrival;
+  *version = part->is_evaluation ? part->step + 1 : mode_reply(&block->run->mode, part->step);
+  if (block_judge(block, part, &arrival, err))
+    return err->code;
+  if (arrival == MODE_PART_IS_LATE)
+    return 0;
+  if (block_take(block, part, err))
+    return err->code;
+  return hosted_block_make_versions(block, err);
+}

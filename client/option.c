@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/log.h"
 #include "common/base/nearest.h"
 #include "common/base/size.h"
 
-/* Those of commands that talk to a coordinator, and, the last one, of all. */
+/* Those of commands that talk to a coordinator, and, the last two, of all. */
 static const struct option_def common_options[] = {
     {.name = "coordinator", .kind = OPTION_TEXT, .value = "HOST:PORT"},
     {.name = "tls",
@@ -21,9 +22,16 @@ static const struct option_def common_options[] = {
      .kind = OPTION_FLAG,
      .help = "let plaintext go to a coordinator on another machine, without certificates. Default: where "
              "WEIR_INSECURE is 1."},
+    {.name = "log-format",
+     .kind = OPTION_TEXT,
+     .value = "FORMAT",
+     .help =
+         "text or json: how lines of the log are written, also those of processes that the command starts. "
+         "Default: $WEIR_LOG_FORMAT, else text."},
     {.name = "help", .letter = 'h', .kind = OPTION_FLAG, .help = "print this page"},
     {0}};
-static const struct option_def *const help_option = &common_options[3];
+static const struct option_def *const format_option = &common_options[3], *const help_option =
+                                                                              &common_options[4];
 static const char default_coordinator[] = "127.0.0.1:7070";
 
 /* What one word of argv names: its row, and the value that came with it behind '='. */
@@ -106,6 +114,16 @@ static int option_find(struct args *args, const char *word, struct option_use *u
   return option_unknown(args, word, err);
 }
 
+/* By the environment, which children inherit. */
+static int option_set_format(const char *name, struct err *err) {
+  enum log_format format;
+  if (!log_format_find(name, &format))
+    return err_set(err, ERR_INVALID, "--log-format: '%s' is neither text nor json", name);
+  log_set_format(format);
+  setenv("WEIR_LOG_FORMAT", name, 1);
+  return 0;
+}
+
 static int option_take(struct args *args, const struct option_use *use, struct err *err) {
   if (use->option->kind == OPTION_FLAG && use->value)
     return err_set(err, ERR_INVALID, "option '--%s' takes no value, but got '%s'", use->option->name,
@@ -114,6 +132,8 @@ static int option_take(struct args *args, const struct option_use *use, struct e
     return err->code;
   if (use->option == help_option)
     args->wants_help = true;
+  else if (use->option == format_option)
+    return option_set_format(use->value, err);
   else if (use->option->kind == OPTION_TEXTS) {
     if (args->n_texts == OPTION_TEXTS_MAX)
       return err_set(err, ERR_INVALID, "option '--%s' is given more than %d times", use->option->name,
@@ -125,7 +145,7 @@ static int option_take(struct args *args, const struct option_use *use, struct e
 }
 
 static int option_unknown(const struct args *args, const char *word, struct err *err) {
-  const char *names[OPTIONS_MAX + 4];
+  const char *names[OPTIONS_MAX + 5];
   const char *near;
   char name[64];
   int n = 0;
@@ -228,7 +248,7 @@ static int list_read(const char *text, long least, long most, int64_t out[OPTION
 }
 
 const struct option_def *option_common(bool takes_coordinator) {
-  return takes_coordinator ? common_options : help_option;
+  return takes_coordinator ? common_options : format_option;
 }
 
 bool args_flag(const struct args *args, const char *name) {

@@ -21,8 +21,8 @@ enum option_kind {
   OPTION_TEXTS, /* --label gpu=h200 --label zone=a: as often as it is given, OPTION_TEXTS_MAX at most */
 };
 
-/* A table of them ends with {0}. --help, --coordinator, --tls and --insecure need no row: every
-   command knows the first, and every command with `takes_coordinator` the others. */
+/* A table of them ends with {0}. --help, --log-format, --coordinator, --tls and --insecure need no row:
+   every command knows the first two, and every command with `takes_coordinator` the others. */
 struct option_def {
   const char *name; /* without the dashes */
   char letter;      /* of the short form (-o); 0: none */

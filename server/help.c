@@ -55,6 +55,8 @@ const struct program_option server_program_options[] = {
      "port."},
     {"http-names", NULL, SERVER_HTTP_NAMES,
      "of a coordinator with --http: also show each live run, with its name and its tenant's."},
+    {"log-format", "FORMAT", SERVER_LOG_FORMAT,
+     "text or json: how lines of the log are written, one an event. Default: $WEIR_LOG_FORMAT, else text."},
     {"tls", "DIR", SERVER_TLS,
      "the folder of this process's certificate, as `weir certs` makes it: ca.pem, cert.pem and key.pem, of "
      "the role "
@@ -85,6 +87,7 @@ static void environment_print(const struct page *page) {
   page_item(page, "WEIR_TLS", "the folder of certificates, unless --tls or --insecure says otherwise.");
   page_item(page, "WEIR_INSECURE", "1: as --insecure, where there are no certificates.");
   page_item(page, "WEIR_LOG", "the least level that is logged: debug, info, warn, error. Default: info.");
+  page_item(page, "WEIR_LOG_FORMAT", "text or json, unless --log-format says otherwise.");
 }
 
 static void stores_print(const struct page *page) {

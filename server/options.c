@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "build_id.h"
+#include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/base/size.h"
 #include "common/door/unix_socket.h"
@@ -36,6 +37,7 @@ struct number_option {
 static int parse_arguments(int argc, char **argv, struct server_options *options, struct err *err);
 static int take_option(int option, struct server_options *options, struct err *err);
 static int set_role(const char *role, struct server_options *options, struct err *err);
+static int set_log_format(const char *name, struct err *err);
 static int set_store(const char *url, struct server_options *options, struct err *err);
 static int set_number(const struct number_option *option, const char *text, struct err *err);
 static int check_options(struct server_options *options, struct err *err);
@@ -145,6 +147,8 @@ static int take_option(int option, struct server_options *options, struct err *e
   case SERVER_HTTP_NAMES:
     options->has_names = true;
     return 0;
+  case SERVER_LOG_FORMAT:
+    return set_log_format(optarg, err);
   case SERVER_INSECURE:
     options->wants_insecure = true;
     return 0;
@@ -162,6 +166,14 @@ static int set_role(const char *role, struct server_options *options, struct err
   options->is_parameters = is_all || strcmp(role, "parameters") == 0;
   if (!options->is_coordinator && !options->is_parameters)
     return err_set(err, ERR_INVALID, "--role: '%s' is none of coordinator, parameters, all", role);
+  return 0;
+}
+
+static int set_log_format(const char *name, struct err *err) {
+  enum log_format format;
+  if (!log_format_find(name, &format))
+    return err_set(err, ERR_INVALID, "--log-format: '%s' is neither text nor json", name);
+  log_set_format(format);
   return 0;
 }
 

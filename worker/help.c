@@ -45,6 +45,8 @@ const struct program_option worker_program_options[] = {
      "machine it "
      "needs --tls, and whoever asks a certificate of ca.pem's authorities. Default: $WEIR_HTTP, else no such "
      "port."},
+    {"log-format", "FORMAT", WORKER_LOG_FORMAT,
+     "text or json: how lines of the log are written, one an event. Default: $WEIR_LOG_FORMAT, else text."},
     {"listen", "HOST:PORT", WORKER_LISTEN,
      "where other workers reach this one, if each has some stages of a model (workers.stages); port 0 takes "
      "a free one. "
@@ -85,6 +87,7 @@ static void environment_print(const struct page *page) {
             "that were given one "
             "/dev/shm. Default: found out.");
   page_item(page, "WEIR_LOG", "the least level that is logged: debug, info, warn, error. Default: info.");
+  page_item(page, "WEIR_LOG_FORMAT", "text or json, unless --log-format says otherwise.");
 }
 
 void worker_help_print(const struct page *page) {

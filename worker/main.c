@@ -9,6 +9,7 @@
 
 #include "build_id.h"
 #include "common/agree/float_setting.h"
+#include "common/base/log.h"
 #include "common/base/size.h"
 #include "common/http/http.h"
 #include "common/rpc/address.h"
@@ -36,6 +37,14 @@ static int threads_read(const char *text, int *threads) {
   if (errno || end == text || *end || value < 1 || value > THREADS_MAX)
     return usage_error("--threads is a number from 1 to 1024, not", text);
   *threads = (int)value;
+  return 0;
+}
+
+static int log_format_read(const char *text) {
+  enum log_format format;
+  if (!log_format_find(text, &format))
+    return usage_error("--log-format is text or json, not", text);
+  log_set_format(format);
   return 0;
 }
 
@@ -148,6 +157,8 @@ static int options_read(int argc, char **argv, struct worker_options *worker, bo
       backend = optarg;
     else if (key == WORKER_HTTP)
       worker->http = optarg;
+    else if (key == WORKER_LOG_FORMAT)
+      status = log_format_read(optarg);
     else if (key == WORKER_TRACE)
       worker->trace = optarg;
     else if (key == WORKER_TLS)

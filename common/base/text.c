@@ -8,9 +8,7 @@
 
 #include "common/base/memory.h"
 
-/* How many bytes the character at `at` has; 0 if it is none, or a control character. Shortest forms only, no
-   surrogates, nothing above U+10FFFF. The end of the text is no character. */
-static size_t character_size(const char *at) {
+size_t text_character_size(const char *at) {
   static const uint32_t least[] = {' ', 0x80, 0x800, 0x10000};
   uint32_t code = (unsigned char)*at;
   int more = code < 0x80 ? 0 : code < 0xc0 ? -1 : code < 0xe0 ? 1 : code < 0xf0 ? 2 : code < 0xf8 ? 3 : -1;
@@ -30,7 +28,7 @@ static size_t character_size(const char *at) {
 
 bool text_is_clean(const char *text) {
   for (size_t size; *text; text += size)
-    if ((size = character_size(text)) == 0)
+    if ((size = text_character_size(text)) == 0)
       return false;
   return true;
 }
@@ -39,7 +37,7 @@ char *text_copy_clean(const char *text, size_t max_bytes) {
   char *copy = mem_new(strnlen(text, max_bytes) + 1);
   memcpy(copy, text, strnlen(text, max_bytes));
   for (char *at = copy; *at;) {
-    size_t size = character_size(at);
+    size_t size = text_character_size(at);
     if (size == 0)
       *at = '?';
     at += size ? size : 1;

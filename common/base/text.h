@@ -5,6 +5,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* How many bytes the character at `at` has; 0 if it is none, or a control character. Shortest forms only, no
+   surrogates, nothing above U+10FFFF. The end of the text is no character. */
+size_t text_character_size(const char *at);
+
 /* True if the text is UTF-8 (RFC 3629) without control characters: good for logs, terminals, JSON and
  * protobuf. */
 bool text_is_clean(const char *text);

@@ -252,6 +252,36 @@ def test_prometheus_scrapes_each_program():
             wait_for(lambda: (query("sum(weir_worker_microbatches_total)") or 0) >= STEPS * MICROBATCHES, "the microbatches")
 
 
+def assert_line(text):
+    line = json.loads(text)
+    assert list(line)[:4] == ["time", "level", "subsystem", "event"], text
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["time"]), text
+    assert all(re.fullmatch(r"\w+", key) and isinstance(value, (str, int, float, type(None))) for key, value in line.items()), text
+    return line
+
+
+def test_each_line_of_a_run_is_json_where_that_is_asked_for():
+    with Folder() as folder:
+        out = folder.file("out")
+        weir("train", write_spec(folder), "--out", out, "--workers", 2, "--log-format", "json",
+             env={**os.environ, "WEIR_LOG": "debug"})
+        logs = {name: open(os.path.join(out, "logs", name)).read() for name in os.listdir(os.path.join(out, "logs"))}
+        lines = {name: [assert_line(line) for line in text.splitlines()] for name, text in logs.items()}
+        assert len(lines) == 4 and all(lines.values()), list(lines)
+        every = sum(lines.values(), [])
+        joined = [line for line in every if (line["subsystem"], line["event"]) == ("member", "joined")]
+        assert len(joined) == 3 and all(line["term"] == 1 and isinstance(line["id"], str) for line in joined), joined
+        assert {"coordinator", "parameters", "worker"} <= {line["subsystem"] for line in every}
+
+
+def test_a_format_that_is_none_is_refused():
+    with Folder() as folder:
+        for command in ((program("weir-server"), "--store", "file://" + folder.file("store")),
+                        (program("weir-worker"), "--data-root", folder.path), (program("weir"), "runs")):
+            done = subprocess.run([*command, "--log-format", "xml"], capture_output=True, text=True, check=False)
+            assert done.returncode == 2 and "text" in done.stderr and "json" in done.stderr and "xml" in done.stderr, done
+
+
 def test_the_page_of_metrics_has_the_table():
     with open(os.path.join(ROOT, "docs", "MONITORING.md")) as file:
         lines = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*?) \| (.*) \|$", file.read(), re.MULTILINE)

@@ -6,6 +6,8 @@ import re
 import socket
 import ssl
 import subprocess
+import urllib.error
+import urllib.parse
 import urllib.request
 
 import scraping
@@ -229,8 +231,44 @@ def test_a_certificate_that_was_renewed_is_shown_to_the_next_who_ask():
             assert scraping.ask(address, tls=client)[0] == 200
 
 
-def test_prometheus_scrapes_each_program():
-    with Folder() as folder, monitored(folder) as cluster:
+def query(address, text):
+    """The values that Prometheus has; empty: none, or it is not there yet."""
+    try:
+        with urllib.request.urlopen(f"http://{address}/api/v1/query?" + urllib.parse.urlencode({"query": text})) as answer:
+            return [float(result["value"][1]) for result in json.load(answer)["data"]["result"]]
+    except urllib.error.HTTPError as error:
+        raise AssertionError(f"{text}: {error.read()}") from error
+    except OSError:
+        return []
+
+
+def panels():
+    """Those of Grafana's dashboard that show something."""
+    with open(os.path.join(ROOT, "docker", "grafana", "weir.json")) as file:
+        return [panel for panel in json.load(file)["panels"] if panel["type"] != "row"]
+
+
+def test_grafanas_dashboard_asks_only_for_metrics_that_there_are():
+    rows = {row[3]: row[4] for row in scraping.table()}
+    asked, ids, places = set(), set(), set()
+    for panel in panels():
+        assert panel["type"] in ("stat", "timeseries") and panel["targets"] and panel["title"], panel
+        ids.add(panel["id"])
+        places.add(tuple(panel["gridPos"][key] for key in "xywh"))
+        for target in panel["targets"]:
+            names = set(re.findall(r"\b(?:weir|process)_\w+", target["expr"]))
+            assert names and names <= set(rows), f"{panel['title']}: {names - set(rows)} are no metrics"
+            labels = set(re.findall(r"(?:by|on) \(([\w, ]+)\)", target["expr"])) | set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+            labels |= set(re.findall(r"[{,](\w+)(?:=|!=|=~)", target["expr"]))
+            known = {"instance", "job", *(rows[name] for name in names)}
+            assert set(", ".join(labels).split(", ")) - {""} <= known, (panel["title"], labels)
+            asked |= names
+    assert len(ids) == len(places) == len(panels())
+    assert {name for name in rows if name.startswith("weir_coordinator")} - asked == {"weir_coordinator_views_total"}
+
+
+def test_prometheus_scrapes_each_program_and_answers_what_the_dashboard_asks():
+    with Folder() as folder, monitored(folder, coordinator=("--http-names",)) as cluster:
         targets = [f"{host}:{port}" for host, port in sum(addresses(cluster).values(), [])]
         config = folder.file("prometheus.yml", json.dumps({"scrape_configs": [
             {"job_name": "weir", "scrape_interval": "200ms", "scrape_timeout": "200ms",
@@ -238,18 +276,14 @@ def test_prometheus_scrapes_each_program():
         address = own_address()
         with Process(scraping.tool("prometheus"), "--config.file", config, "--storage.tsdb.path", folder.file("tsdb"),
                      "--web.listen-address", address):
-            run = submit(folder, cluster)
-            wait_done(cluster, run)
-
-            def query(text):
-                try:
-                    with urllib.request.urlopen(f"http://{address}/api/v1/query?query={text}") as answer:
-                        result = json.load(answer)["data"]["result"]
-                except OSError:
-                    return None
-                return float(result[0]["value"][1]) if result else None
-            wait_for(lambda: query("sum(up)") == len(targets), "each program to be scraped")
-            wait_for(lambda: (query("sum(weir_worker_microbatches_total)") or 0) >= STEPS * MICROBATCHES, "the microbatches")
+            wait_for(lambda: query(address, "sum(up)") == [len(targets)], "each program to be scraped")
+            weir("submit", write_spec(folder), "train.hold=6", "--coordinator", cluster.address)
+            wait_for(lambda: query(address, "sum(weir_worker_microbatches_total)") >= [6 * MICROBATCHES], "the microbatches")
+            for panel in panels():
+                for target in panel["targets"]:
+                    text = target["expr"].replace("$__rate_interval", "1m")
+                    if not text.endswith("> 0"):  # of refusals there may be none
+                        wait_for(lambda: query(address, text), f"an answer to {text}")
 
 
 def assert_line(text):

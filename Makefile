@@ -42,7 +42,7 @@ TEST_C = $(wildcard tests/unit/*/*.c tests/unit/*/*/*.c tests/conformance/*.c te
 TESTS = $(TEST_C:%.c=$(B)/%)
 
 all: $(PROGRAMS) ## build/weir, build/weir-server, build/weir-worker; weir-cuda.so, where nvcc is
-include worker/backend/cuda/cuda.mk tests/simulation/cuda/simulation.mk docker/dist.mk docker/install.mk client/ui/ui.mk
+include worker/backend/cuda/cuda.mk tests/simulation/cuda/simulation.mk docker/dist.mk docker/install.mk docker/deb.mk client/ui/ui.mk
 
 $(B)/weir: $(B)/obj/client/main.o
 $(B)/weir-server: $(B)/obj/server/main.o

@@ -52,6 +52,8 @@ FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 PARAMETERS_MAX = 5
 FOREIGN_SIGNATURES = ("tests/simulation/cuda/", "common/door/door.c", "common/http/visit.")  # NVIDIA's functions, simulated; callbacks of OpenSSL's and libmicrohttpd's
+SVG_NAME = "http://www.w3.org/2000/svg"  # names the kind of an element; nobody asks for it
+PAGE_REFUSED = re.compile(r"""\b(?:innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval|setTimeout\("|new Function)\b|https?://|\son\w+="|\sstyle="|javascript:""")
 INCLUDE = re.compile(r'^\s*#include\s+["<]([^">]+)[">]')
 # A definition at the start of a line: its name, and what is between its parentheses, which may hold others once.
 DEFINITION = re.compile(r"^(?![#}\s]|typedef\b)[^;{}()=]*?\b(\w+)\(((?:[^(){};]|\([^(){};]*\))*)\)\s*\{", re.MULTILINE)
@@ -82,8 +84,14 @@ def lines_of(path):
         return file.read().splitlines()
 
 
+def page_files(*endings):
+    """Of the dashboard's page."""
+    folder = os.path.join("client", "ui", "assets")
+    return [os.path.join(folder, name) for name in sorted(os.listdir(os.path.join(ROOT, folder))) if name.endswith(endings)]
+
+
 def check_format():
-    done = subprocess.run(["clang-format", "--dry-run", "-Werror", *sources()], cwd=ROOT, capture_output=True,
+    done = subprocess.run(["clang-format", "--dry-run", "-Werror", *sources(), *page_files(".js")], cwd=ROOT, capture_output=True,
                           text=True)
     return sorted({line.split(":")[0] for line in done.stderr.splitlines() if "error:" in line})
 
@@ -217,9 +225,15 @@ def check_tenants():
     return wrong
 
 
+def check_page():
+    """What its Content-Security-Policy would refuse in the browser, or what puts text there as anything but text."""
+    return [f"{path}:{number}: {found.group()} has no place in the page" for path in page_files(".js", ".css", ".html", ".svg")
+            for number, line in enumerate(lines_of(path), 1) for found in PAGE_REFUSED.finditer(line.replace(SVG_NAME, ""))]
+
+
 def check_sizes():
     wrong = [f"{path}: {len(lines_of(path))} lines; a script has at most {FILE_LINES_MAX}"
-             for path in scripts() if len(lines_of(path)) > FILE_LINES_MAX]
+             for path in [*scripts(), *page_files(".js", ".css")] if len(lines_of(path)) > FILE_LINES_MAX]
     for path in sources():
         lines = lines_of(path)
         if len(lines) > FILE_LINES_MAX:
@@ -285,6 +299,7 @@ CHECKS = [
     ("the coordinator's decisions stay pure", check_pure),
     ("headers do not include each other", check_header_cycles),
     ("what requests name is looked up as their callers see it", check_tenants),
+    ("the dashboard's page is text, files of its own, and nothing inline", check_page),
     ("third-party headers stay in their place", check_third_party),
     ("files and functions stay small", check_sizes),
     ("functions take few parameters", check_parameters),

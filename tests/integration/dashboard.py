@@ -1,4 +1,5 @@
 """`weir ui` as tests use it: its process, and calls as its page makes them."""
+
 import gzip
 import http.client
 import json
@@ -11,8 +12,10 @@ class Dashboard:
 
     def __init__(self, coordinator, *options, **process):
         self.process = Process(program("weir"), "ui", "--coordinator", coordinator, *options, **process)
-        self.url = wait_for(lambda: next((line for line in self.process.output().splitlines()
-                                          if line.startswith("http://")), None), "the dashboard's link")
+        self.url = wait_for(
+            lambda: next((line for line in self.process.output().splitlines() if line.startswith("http://")), None),
+            "the dashboard's link",
+        )
         self.origin, _, self.session = self.url.partition("/#session=")
         self.host, self.port = self.origin.removeprefix("http://"), int(self.origin.rpartition(":")[2])
 
@@ -38,7 +41,9 @@ class Dashboard:
         return answer.status, answer.headers, text.decode()
 
     def get(self, call, status=200, **query):
-        return self.checked("GET", f"/api/{call}?" + "&".join(f"{name}={value}" for name, value in query.items()), None, status)
+        return self.checked(
+            "GET", f"/api/{call}?" + "&".join(f"{name}={value}" for name, value in query.items()), None, status
+        )
 
     def post(self, call, fields, status=200):
         return self.checked("POST", f"/api/{call}", json.dumps(fields), status)

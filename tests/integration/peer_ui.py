@@ -2,6 +2,7 @@
 """Looks at the dashboard's page with a headless Chromium: peer_ui.py URL CHROMIUM CHECK [RUN]. What the coordinator would
 answer is made up (ui_answers.py), but for checks of a RUN. Exits with 1 and says what is wrong. shots: pictures of every view,
 into the folder RUN."""
+
 import json
 import os
 import re
@@ -17,36 +18,14 @@ MARKUP = "<img src=x onerror=alert(1)>"
 VIEWS = ("fleet", "runs", "run", "compare", "sweeps", "sweep", "forks", "members")
 MADE = {"overview": ui_answers.overview(1000), "sweeps": ui_answers.sweeps()}
 RUNS = [run["run"] for run in MADE["overview"]["runs"][:6]]
-HASHES = {"run": f"#/runs/{RUNS[0]}", "compare": f"#/compare?runs={','.join(RUNS)}", "sweep": "#/sweeps/lr-search-1a2b3c", "forks": "#/sweeps/pbt-gpt2-77aa00"}
-# The contrast of every text in sight with what is behind it, and of curves with the panels: those below what WCAG AA asks for.
-CONTRAST = """() => {
-  const channel = (value) => { const s = value / 255; return s <= 0.03928 ? s / 12.92 : ((s + 0.055) / 1.055) ** 2.4; };
-  const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
-  const ratio = (a, b) => { const [x, y] = [light(a), light(b)].sort((p, q) => q - p); return (x + 0.05) / (y + 0.05); };
-  const probe = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
-  const rgba = (text) => { probe.clearRect(0, 0, 1, 1); probe.fillStyle = text; probe.fillRect(0, 0, 1, 1); const [r, g, b, a] = probe.getImageData(0, 0, 1, 1).data; return [r, g, b, a / 255]; };
-  const over = (top, below, share) => below.map((value, i) => top[i] * share + value * (1 - share));
-  const behind = (element) => {
-    const layers = [];
-    for (let at = element; at; at = at.parentElement) layers.unshift(rgba(getComputedStyle(at).backgroundColor));
-    return layers.reduce((below, layer) => over(layer.slice(0, 3), below, layer[3]), [255, 255, 255]);
-  };
-  const wrong = [];
-  for (const element of document.querySelectorAll("body *")) {
-    const text = [...element.childNodes].filter((node) => node.nodeType === 3 && node.data.trim()).map((node) => node.data.trim()).join(" ");
-    if (!text || !element.checkVisibility({checkOpacity: true}) || element.closest(".unseen, .skip, button:disabled, option, noscript, title, dialog:not([open])")) continue;
-    const style = getComputedStyle(element), isDrawn = element instanceof SVGElement;
-    const colour = rgba(isDrawn ? style.fill : style.color), back = behind(isDrawn ? element.ownerSVGElement.parentElement : element);
-    const found = ratio(over(colour.slice(0, 3), back, colour[3]), back), size = parseFloat(style.fontSize), isLarge = size >= 24 || (size >= 18.66 && style.fontWeight >= 700);
-    if (found < (isLarge ? 3 : 4.5)) wrong.push(`${text.slice(0, 40)}: ${found.toFixed(2)} ${element.className.baseVal ?? element.className}`);
-  }
-  const root = getComputedStyle(document.documentElement), panel = rgba(root.getPropertyValue("--panel"));
-  for (const name of ["accent", "mark", ...Array.from({length: 10}, (_, i) => `curve-${i}`)]) {
-    const found = ratio(rgba(root.getPropertyValue(`--${name}`)).slice(0, 3), panel.slice(0, 3));
-    if (found < 3) wrong.push(`--${name} on a panel: ${found.toFixed(2)}`);
-  }
-  return wrong;
-}"""
+HASHES = {
+    "run": f"#/runs/{RUNS[0]}",
+    "compare": f"#/compare?runs={','.join(RUNS)}",
+    "sweep": "#/sweeps/lr-search-1a2b3c",
+    "forks": "#/sweeps/pbt-gpt2-77aa00",
+}
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "ui_contrast.js")) as script:
+    CONTRAST = script.read()
 
 
 class Page:
@@ -55,7 +34,9 @@ class Page:
     def __init__(self, browser, url, theme="light", answers=None, size=(1440, 900)):
         self.url, self.origin, self.answers = url, url.partition("#")[0].rstrip("/"), answers
         self.requests, self.troubles, self.posted, self.sizes = [], [], [], {}
-        context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=theme, reduced_motion="reduce")
+        context = browser.new_context(
+            viewport={"width": size[0], "height": size[1]}, color_scheme=theme, reduced_motion="reduce"
+        )
         self.page = context.new_page()
         self.page.set_default_timeout(PATIENCE_MS)
         self.page.on("request", lambda request: self.requests.append(request.url))
@@ -79,8 +60,20 @@ class Page:
     def show(self, view):
         """Waits until the view is there."""
         self.page.evaluate("(hash) => { location.hash = hash }", HASHES.get(view, f"#/{view}"))
-        expect(self.page.locator("#view")).to_have_attribute("data-view", {"run": "runs-one", "sweep": "sweeps-one", "forks": "sweeps-one"}.get(view, view))
-        expect(self.page.locator({"fleet": ".tile strong", "run": ".strip .fact dd", "compare": ".plain tbody tr", "sweep": ".axis-value", "forks": ".lineage text"}.get(view, ".long tbody tr")).first).not_to_be_empty()
+        expect(self.page.locator("#view")).to_have_attribute(
+            "data-view", {"run": "runs-one", "sweep": "sweeps-one", "forks": "sweeps-one"}.get(view, view)
+        )
+        expect(
+            self.page.locator(
+                {
+                    "fleet": ".tile strong",
+                    "run": ".strip .fact dd",
+                    "compare": ".plain tbody tr",
+                    "sweep": ".axis-value",
+                    "forks": ".lineage text",
+                }.get(view, ".long tbody tr")
+            ).first
+        ).not_to_be_empty()
         if view in ("run", "compare", "sweep", "forks"):
             self.assert_drawn(r"[1-9]")
 
@@ -95,14 +88,19 @@ class Page:
     def assert_well(self):
         """Nothing failed, and nothing was asked of anybody else."""
         assert not self.troubles, self.troubles
-        assert all(url.startswith(self.origin + "/") for url in self.requests), [url for url in self.requests if not url.startswith(self.origin)]
+        assert all(url.startswith(self.origin + "/") for url in self.requests), [
+            url for url in self.requests if not url.startswith(self.origin)
+        ]
 
 
 def made_up(name, query):
     if name == "overview":
         return ui_answers.overview(1000, int(query.get("since", 0))) if query.get("since", "0") != "0" else MADE["overview"]
-    makers = {"series": lambda: ui_answers.series(query["run"]), "run": lambda: ui_answers.run_info(query["run"], 0.05 if query["run"] == RUNS[0] else 0.1),
-              "sweep": lambda: ui_answers.sweep(query["sweep"], has_forks="pbt" in query["sweep"])}
+    makers = {
+        "series": lambda: ui_answers.series(query["run"]),
+        "run": lambda: ui_answers.run_info(query["run"], 0.05 if query["run"] == RUNS[0] else 0.1),
+        "sweep": lambda: ui_answers.sweep(query["sweep"], has_forks="pbt" in query["sweep"]),
+    }
     return makers[name]() if name in makers else MADE.get(name, {})
 
 
@@ -114,7 +112,9 @@ def check_views(browser, url, _):
             page.show(view)
             faint = page.page.evaluate(CONTRAST)
             assert not faint, (view, theme, faint)
-            assert page.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{view} is wider than the window"
+            assert page.page.evaluate(
+                "document.documentElement.scrollWidth <= innerWidth"
+            ), f"{view} is wider than the window"
             shown = page.page.locator("tbody tr").count()
             assert 0 <= shown < 120, f"{view} has {shown} rows"
         page.show("runs")
@@ -188,7 +188,9 @@ def check_brush(browser, url, _):
 
 def check_questions(browser, url, _):
     """What ends something asks first; the focus comes back to where it was."""
-    page = Page(browser, url, "light", {"cancel": {"run": RUNS[0]}, "drain_worker": {"error": "worker-0: there is no such worker"}})
+    page = Page(
+        browser, url, "light", {"cancel": {"run": RUNS[0]}, "drain_worker": {"error": "worker-0: there is no such worker"}}
+    )
     page.show("run")
     button = page.page.get_by_role("button", name="Cancel", exact=True)
     button.focus()
@@ -215,7 +217,13 @@ def check_empty(browser, url, _):
     """A view without anything in it says what fills it."""
     empty = {"overview": {"cursor": 1, "is_whole": True, "fleet": {}, "now_unix_ms": ui_answers.NOW}, "sweeps": {}}
     page = Page(browser, url, "light", empty)
-    for view, command in (("fleet", "weir submit"), ("runs", "weir submit"), ("sweeps", "weir sweep"), ("members", "weir-worker"), ("compare", "weir runs")):
+    for view, command in (
+        ("fleet", "weir submit"),
+        ("runs", "weir submit"),
+        ("sweeps", "weir sweep"),
+        ("members", "weir-worker"),
+        ("compare", "weir runs"),
+    ):
         page.page.evaluate("(hash) => { location.hash = hash }", f"#/{view}")
         expect(page.page.locator(".empty code:visible", has_text=command).first).to_be_visible()
         assert not page.page.evaluate(CONTRAST), view
@@ -224,16 +232,54 @@ def check_empty(browser, url, _):
 
 def check_markup(browser, url, _):
     """What others have named or written is text, wherever it is shown."""
-    row = {**MADE["overview"]["runs"][0], "run": MARKUP, "name": MARKUP, "message": MARKUP, "tenant": MARKUP, "objective": MARKUP, "parent": MARKUP}
-    member = {"id": MARKUP, "role": "worker", "state": MARKUP, "message": MARKUP, "device": MARKUP, "labels": [MARKUP], "executors": 1, "seats": [{"run": MARKUP, "executors": 1}]}
-    overview = {"cursor": 1, "is_whole": True, "runs": [row, {**row, "run": MARKUP + "2", "state": "queued"}], "members": [member, {**member, "id": MARKUP + "2", "role": "server"}], "now_unix_ms": ui_answers.NOW,
-                "fleet": {"queue": [MARKUP + "2"], "queued": 1, "tenant": MARKUP, "store_message": MARKUP}, "history": {"unix_ms": [ui_answers.NOW - 2000, ui_answers.NOW], "executors": [1, 1], "tracks": [{"run": MARKUP, "executors": [1, 1]}]}}
+    row = {
+        **MADE["overview"]["runs"][0],
+        "run": MARKUP,
+        "name": MARKUP,
+        "message": MARKUP,
+        "tenant": MARKUP,
+        "objective": MARKUP,
+        "parent": MARKUP,
+    }
+    member = {
+        "id": MARKUP,
+        "role": "worker",
+        "state": MARKUP,
+        "message": MARKUP,
+        "device": MARKUP,
+        "labels": [MARKUP],
+        "executors": 1,
+        "seats": [{"run": MARKUP, "executors": 1}],
+    }
+    overview = {
+        "cursor": 1,
+        "is_whole": True,
+        "runs": [row, {**row, "run": MARKUP + "2", "state": "queued"}],
+        "members": [member, {**member, "id": MARKUP + "2", "role": "server"}],
+        "now_unix_ms": ui_answers.NOW,
+        "fleet": {"queue": [MARKUP + "2"], "queued": 1, "tenant": MARKUP, "store_message": MARKUP},
+        "history": {
+            "unix_ms": [ui_answers.NOW - 2000, ui_answers.NOW],
+            "executors": [1, 1],
+            "tracks": [{"run": MARKUP, "executors": [1, 1]}],
+        },
+    }
     series = {**ui_answers.series("x"), "events": [{"step": 1, "kind": MARKUP, "message": MARKUP}]}
     sweep = ui_answers.sweep("x", 4)
     sweep["trials"][0].update(failure=MARKUP, state=MARKUP, values=[{"path": "train.optimizer.momentum", "value": MARKUP}])
     sweep.update(sweep=MARKUP, message=MARKUP)
-    page = Page(browser, url, "light", {"overview": overview, "series": series, "run": {**ui_answers.run_info(MARKUP), "message": MARKUP, "weights_sha256": MARKUP}, "sweep": sweep,
-                                        "sweeps": {"sweeps": [{"sweep": MARKUP, "message": MARKUP, "tenant": MARKUP}]}})
+    page = Page(
+        browser,
+        url,
+        "light",
+        {
+            "overview": overview,
+            "series": series,
+            "run": {**ui_answers.run_info(MARKUP), "message": MARKUP, "weights_sha256": MARKUP},
+            "sweep": sweep,
+            "sweeps": {"sweeps": [{"sweep": MARKUP, "message": MARKUP, "tenant": MARKUP}]},
+        },
+    )
     code = page.page.evaluate("encodeURIComponent", MARKUP)
     for place in ("fleet", "runs", f"runs/{code}", f"compare?runs={code},{code}2", "sweeps", f"sweeps/{code}", "members"):
         page.page.evaluate("(hash) => { location.hash = hash }", f"#/{place}")

@@ -1,4 +1,5 @@
 """weir ui: who may ask it what, and what it answers, by plain HTTP. test_ui_browser.py looks at its page."""
+
 import os
 import random
 import signal
@@ -10,10 +11,24 @@ from harness import ROOT, Cluster, Folder, main, table_rows, wait_for, weir
 
 NOWHERE = "127.0.0.1:1"  # a coordinator that is not there
 MARKUP = "<img src=x onerror=alert(1)>"
-PROTECTIONS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
-               "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin"}
-POLICY = ("default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "base-uri 'none'", "form-action 'none'",
-          "frame-ancestors 'none'", "require-trusted-types-for 'script'")
+PROTECTIONS = {
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+POLICY = (
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+    "require-trusted-types-for 'script'",
+)
 
 
 def test_the_page_is_served_with_what_protects_it():
@@ -33,8 +48,10 @@ def test_the_page_is_served_with_what_protects_it():
 
 def test_files_are_small_together():
     with Dashboard(NOWHERE) as dashboard:
-        sizes = {name: int(dashboard.ask("GET", f"/{name}")[1]["Content-Length"])
-                 for name in (*os.listdir(os.path.join(ROOT, "client", "ui", "assets")), "chart.min.js")}
+        sizes = {
+            name: int(dashboard.ask("GET", f"/{name}")[1]["Content-Length"])
+            for name in (*os.listdir(os.path.join(ROOT, "client", "ui", "assets")), "chart.min.js")
+        }
     assert sum(sizes.values()) < 150 * 1024, sizes
 
 
@@ -42,22 +59,36 @@ def test_only_its_own_page_may_ask():
     with Dashboard(NOWHERE) as dashboard:
         other, twin = f"http://127.0.0.1:{dashboard.port + 1}", "0" * len(dashboard.session)
         refused = [
-            (401, {"Weir_Session": None}), (401, {"Weir_Session": ""}), (401, {"Weir_Session": twin}), (401, {"Weir_Session": dashboard.session[:-1]}),
-            (401, {"Weir_Session": dashboard.session + "0"}), (403, {"Origin": other}), (403, {"Origin": "http://evil.example"}), (403, {"Origin": "null"}),
-            (403, {"Origin": dashboard.origin.replace("http:", "https:")}), (403, {"Sec_Fetch_Site": "cross-site"}), (403, {"Sec_Fetch_Site": "same-site"}),
-            (421, {"Host": f"evil.example:{dashboard.port}", "Origin": None}),  # a name that was made to resolve to this machine
-            (421, {"Host": f"127.0.0.1.evil.example:{dashboard.port}", "Origin": None})]
+            (401, {"Weir_Session": None}),
+            (401, {"Weir_Session": ""}),
+            (401, {"Weir_Session": twin}),
+            (401, {"Weir_Session": dashboard.session[:-1]}),
+            (401, {"Weir_Session": dashboard.session + "0"}),
+            (403, {"Origin": other}),
+            (403, {"Origin": "http://evil.example"}),
+            (403, {"Origin": "null"}),
+            (403, {"Origin": dashboard.origin.replace("http:", "https:")}),
+            (403, {"Sec_Fetch_Site": "cross-site"}),
+            (403, {"Sec_Fetch_Site": "same-site"}),
+            # names that were made to resolve to this machine
+            (421, {"Host": f"evil.example:{dashboard.port}", "Origin": None}),
+            (421, {"Host": f"127.0.0.1.evil.example:{dashboard.port}", "Origin": None}),
+        ]
         for wanted, headers in refused:
             for method, path, body in (("GET", "/api/overview", None), ("POST", "/api/cancel", '{"run": "a-000000"}')):
                 status, _, text = dashboard.ask(method, path, body, **headers)
                 assert status == wanted, (method, headers, status, text)
                 assert dashboard.session not in text
-        assert dashboard.ask("GET", "/api/overview", Origin=None)[0] == 503, "browsers send no Origin when a page reads from where it is"
+        assert (
+            dashboard.ask("GET", "/api/overview", Origin=None)[0] == 503
+        ), "browsers send no Origin when a page reads from where it is"
         for headers in ({"Origin": None}, {"Content_Type": "text/plain"}, {"Content_Type": "application/jsonp"}):
             status, _, text = dashboard.ask("POST", "/api/cancel", '{"run": "a-000000"}', **headers)
             assert status == (403 if "Origin" in headers else 415), (headers, status, text)
         status, headers, _ = dashboard.ask("OPTIONS", "/api/cancel")
-        assert status == 405 and not [name for name in headers if name.lower().startswith("access-control")], "no other origin is let in"
+        assert status == 405 and not [
+            name for name in headers if name.lower().startswith("access-control")
+        ], "no other origin is let in"
         assert dashboard.ask("GET", "/api/cancel?run=a")[0] == 405 and dashboard.ask("POST", "/api/overview", "{}")[0] == 405
         assert dashboard.ask("GET", "/api/nothing")[0] == dashboard.ask("GET", "/../Makefile")[0] == 404
 
@@ -69,15 +100,42 @@ def test_a_coordinator_that_is_away_is_said():
 
 def garbage(draw):
     """Bytes that are no HTTP, or nearly."""
-    lines = [b"GET / HTTP/1.1", b"POST /api/cancel HTTP/1.1", b"Host: 127.0.0.1", b"Content-Length: 99999999999", b"Content-Length: -1", b"Transfer-Encoding: chunked",
-             b"Weir-Session: " + b"a" * 9000, b"\x00\xff\xfe", b": no name", b"GET /%00%ff%2e%2e/ HTTP/1.1", b"GET " + b"/a" * 4000 + b" HTTP/1.1", b"zz", b""]
+    lines = [
+        b"GET / HTTP/1.1",
+        b"POST /api/cancel HTTP/1.1",
+        b"Host: 127.0.0.1",
+        b"Content-Length: 99999999999",
+        b"Content-Length: -1",
+        b"Transfer-Encoding: chunked",
+        b"Weir-Session: " + b"a" * 9000,
+        b"\x00\xff\xfe",
+        b": no name",
+        b"GET /%00%ff%2e%2e/ HTTP/1.1",
+        b"GET " + b"/a" * 4000 + b" HTTP/1.1",
+        b"zz",
+        b"",
+    ]
     return b"\r\n".join(draw.choice(lines) for _ in range(draw.randrange(1, 8))) + draw.choice((b"\r\n\r\n", b"", b"\n"))
 
 
 def test_garbage_does_no_harm():
     draw = random.Random(5)
-    bodies = ["", "{", "[]", "null", '"text"', '{"run": 1}', '{"run": "a", "run": "b"}', '{"run": "a\\u0000b"}', '{"other": 1}', '{"run": {"a": []}}', "[" * 5000, '{"run": "' + "a" * 60000 + '"}',
-              "\xff", '{"run": ["a"]}']
+    bodies = [
+        "",
+        "{",
+        "[]",
+        "null",
+        '"text"',
+        '{"run": 1}',
+        '{"run": "a", "run": "b"}',
+        '{"run": "a\\u0000b"}',
+        '{"other": 1}',
+        '{"run": {"a": []}}',
+        "[" * 5000,
+        '{"run": "' + "a" * 60000 + '"}',
+        "\xff",
+        '{"run": ["a"]}',
+    ]
     with Dashboard(NOWHERE) as dashboard:
         for _ in range(150):
             with socket.create_connection(("127.0.0.1", dashboard.port), timeout=60) as connection:
@@ -88,14 +146,34 @@ def test_garbage_does_no_harm():
         assert dashboard.ask("POST", "/api/set", '{"run": "a", "settings": "priority=1"}')[0] == 400, "a list"
         assert dashboard.ask("POST", "/api/set", '{"run": "a", "settings": [1]}')[0] == 400, "of texts"
         assert dashboard.ask("POST", "/api/cancel", "{" + " " * 70000 + "}")[0] == 413
-        for query in ("run=%ff", "run=a%00b", "since=-1", "since=1e9", "since=99999999999999999999999", "since=", "points=5000000000"):
+        for query in (
+            "run=%ff",
+            "run=a%00b",
+            "since=-1",
+            "since=1e9",
+            "since=99999999999999999999999",
+            "since=",
+            "points=5000000000",
+        ):
             assert dashboard.ask("GET", f"/api/series?{query}")[0] in (400, 503), query
         assert dashboard.process.child.poll() is None
         assert dashboard.ask("GET", "/")[0] == 200
 
 
 def test_it_listens_on_this_machine_alone():
-    for listen in ("0.0.0.0:0", "[::]:0", "10.0.0.1:0", "example.com:80", "unix:/tmp/weir.sock", "7070", ":0", "", "127.0.0.1:", "127.0.0.1:99999", "a" * 5000 + ":1"):
+    for listen in (
+        "0.0.0.0:0",
+        "[::]:0",
+        "10.0.0.1:0",
+        "example.com:80",
+        "unix:/tmp/weir.sock",
+        "7070",
+        ":0",
+        "",
+        "127.0.0.1:",
+        "127.0.0.1:99999",
+        "a" * 5000 + ":1",
+    ):
         done = weir("ui", "--listen", listen, "--coordinator", NOWHERE, status=2)
         assert done.stderr.startswith("weir: ") and len(done.stderr.splitlines()) == 1, (listen, done.stderr)
     for listen in ("localhost:0", "127.0.0.2:0"):
@@ -113,11 +191,16 @@ def test_ctrl_c_ends_it_and_each_has_a_session_of_its_own():
 
 def test_a_browser_is_given_the_link_by_a_file_that_is_the_users():
     with Folder() as folder:
-        script = folder.file("xdg-open", f'#!/bin/sh\nprintf "%s\\n" "$@" > {folder.path}/arguments.new\nmv {folder.path}/arguments.new {folder.path}/arguments\n')
+        script = folder.file(
+            "xdg-open",
+            f'#!/bin/sh\nprintf "%s\\n" "$@" > {folder.path}/arguments.new\nmv {folder.path}/arguments.new {folder.path}/arguments\n',
+        )
         os.chmod(script, 0o700)
         environment = {**os.environ, "PATH": f"{folder.path}:{os.environ['PATH']}", "XDG_RUNTIME_DIR": folder.path}
         with Dashboard(NOWHERE, "--open", env=environment) as dashboard:
-            with open(wait_for(lambda: os.path.exists(folder.file("arguments")) and folder.file("arguments"), "the browser")) as file:
+            with open(
+                wait_for(lambda: os.path.exists(folder.file("arguments")) and folder.file("arguments"), "the browser")
+            ) as file:
                 page = file.read().strip()
             assert dashboard.session not in page, "all users can read command lines"
             assert stat.S_IMODE(os.stat(page).st_mode) == 0o600
@@ -135,7 +218,11 @@ def hostile_spec(folder):
     """A run whose message has markup: its data are not there."""
     spec = folder.small_spec(folder.model("mlp", "--hidden", 4), 2, 4, 4)
     with open(spec) as file:
-        text = file.read().replace(f"root: {folder.path}", f'root: "{folder.path}/{MARKUP}"').replace("name: small", "name: hostile")
+        text = (
+            file.read()
+            .replace(f"root: {folder.path}", f'root: "{folder.path}/{MARKUP}"')
+            .replace("name: small", "name: hostile")
+        )
     return folder.file("hostile.yaml", text)
 
 
@@ -149,22 +236,34 @@ def test_every_call_answers_for_a_cluster():
         folder.small_data(240, 48)
         spec = folder.small_spec(folder.model("mlp", "--hidden", 8, "--seed", 5), 2, 12, 4)
         hostile = weir("submit", hostile_spec(folder), "--coordinator", cluster.address).stdout.strip()
-        failed = wait_for(lambda: (info := dashboard.get("run", run=hostile)).get("state") == "failed" and info, "the run to fail")
+        failed = wait_for(
+            lambda: (info := dashboard.get("run", run=hostile)).get("state") == "failed" and info, "the run to fail"
+        )
         assert MARKUP in failed["message"], failed
         run = weir("submit", spec, "--coordinator", cluster.address).stdout.strip()
         wait_for(lambda: dashboard.get("run", run=run).get("state") == "done", "the run to end")
         answers = {call: dashboard.get(call, **query) for call, query in reads_of(run).items()}
-        assert answers["run"] == answers["run"] | {"run": run, "step": 12, "steps": 12} and len(answers["run"]["weights_sha256"]) == 64
+        assert (
+            answers["run"] == answers["run"] | {"run": run, "step": 12, "steps": 12}
+            and len(answers["run"]["weights_sha256"]) == 64
+        )
         assert answers["run"]["spec"]["train"]["seed"] == 3 and answers["run"]["spec"]["model"]["loss"] == "cross_entropy"
         assert answers["sweeps"] == {}
         rows = {row["run"]: row for row in answers["overview"]["runs"]}
-        assert rows[run]["state"] == "done" and rows[run]["steps"] == 12 and rows[hostile]["state"] == "failed" and len(rows) == 2, rows
+        assert (
+            rows[run]["state"] == "done"
+            and rows[run]["steps"] == 12
+            and rows[hostile]["state"] == "failed"
+            and len(rows) == 2
+        ), rows
         assert {member["role"] for member in answers["overview"]["members"]} == {"server", "worker"}
         curves = {curve["metric"]: curve for curve in answers["series"]["curves"]}
         assert len(curves["loss"]["steps"]) == len(curves["loss"]["mean"]) > 0 and "accuracy" in curves
         assert dashboard.get("sweep", 404, sweep="none-000000")["error"]
         assert "error" in dashboard.get("run", 404, run="none-000000")
-        assert set(table_rows("client/ui/call.def", "CALL")) == set(reads_of(run)) | {"sweep"} | set(WRITES), "each call is tried here"
+        assert set(table_rows("client/ui/call.def", "CALL")) == set(reads_of(run)) | {"sweep"} | set(
+            WRITES
+        ), "each call is tried here"
 
 
 WRITES = ("pause", "resume", "stop", "cancel", "set", "drain_worker", "drain_server", "readmit", "stop_sweep")
@@ -175,7 +274,9 @@ def test_what_a_page_asks_is_done():
         folder.small_data(240, 48)
         spec = folder.small_spec(folder.model("mlp", "--hidden", 8, "--seed", 5), 2, 100000, 50000)
         run = weir("submit", spec, "--coordinator", cluster.address).stdout.strip()
-        state = lambda wanted: wait_for(lambda: dashboard.get("run", run=run).get("state") == wanted, f"the run to be {wanted}")
+        state = lambda wanted: wait_for(
+            lambda: dashboard.get("run", run=run).get("state") == wanted, f"the run to be {wanted}"
+        )
         state("running")
         assert dashboard.post("set", {"run": run, "settings": ["priority=7"]})["priority"] == 7
         assert "priority" in dashboard.post("set", {"run": run, "settings": ["priority=high"]}, 400)["error"]
@@ -188,7 +289,12 @@ def test_what_a_page_asks_is_done():
         dashboard.post("stop", {"run": run}, 400)
         worker = next(member["id"] for member in dashboard.get("overview")["members"] if member["role"] == "worker")
         assert dashboard.post("drain_worker", {"worker": worker})["state"] == "draining"
-        for call, fields in (("drain_worker", {"worker": "none"}), ("drain_server", {"server": "none"}), ("readmit", {"worker": "none"}), ("stop_sweep", {"sweep": "none-000000"})):
+        for call, fields in (
+            ("drain_worker", {"worker": "none"}),
+            ("drain_server", {"server": "none"}),
+            ("readmit", {"worker": "none"}),
+            ("stop_sweep", {"sweep": "none-000000"}),
+        ):
             assert dashboard.post(call, fields, 404)["error"], call
 
 

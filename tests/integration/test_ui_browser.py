@@ -1,4 +1,5 @@
 """weir ui: its page, seen with a headless Chromium (peer_ui.py)."""
+
 import os
 import shutil
 import subprocess
@@ -17,8 +18,13 @@ def look(url, check, *more):
         raise Skip("chromium-headless-shell is not installed")
     if not os.path.exists(PEER_PYTHON):
         raise Skip("build/venv could not be made (PyPI out of reach)")
-    done = subprocess.run([PEER_PYTHON, os.path.join(HERE, "peer_ui.py"), url, chromium, check, *more], capture_output=True, text=True,
-                          timeout=PATIENCE * 3, check=False)
+    done = subprocess.run(
+        [PEER_PYTHON, os.path.join(HERE, "peer_ui.py"), url, chromium, check, *more],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE * 3,
+        check=False,
+    )
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
 
 

@@ -40,7 +40,8 @@ export function get(name, query = {}, signal = undefined) {
   return answerOf(fetch(`api/${name}${text ? "?" + text : ""}`, {headers: {"Weir-Session": session}, signal}));
 }
 
-export const post = (name, body) =>
-  answerOf(fetch(`api/${name}`, {
-    method: "POST", headers: {"Weir-Session": session, "Content-Type": "application/json"}, body: JSON.stringify(body),
-  }));
+export const post = (name, body) => answerOf(fetch(`api/${name}`, {
+  method: "POST",
+  headers: {"Weir-Session": session, "Content-Type": "application/json"},
+  body: JSON.stringify(body),
+}));

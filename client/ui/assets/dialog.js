@@ -18,18 +18,19 @@ export function show(content, {label, isWide = false} = {}) {
 /** Asks before what cannot be undone. True: yes. The focus begins on what changes nothing. */
 export async function confirm({title, text, yes}) {
   const no = h("button", {type: "submit", value: "no", autofocus: true}, "Keep it");
-  const form = h("form", {method: "dialog", class: "ask"}, h("h2", {}, title), h("p", {}, text),
-    h("div", {class: "buttons"}, no, h("button", {type: "submit", value: "yes", class: "danger"}, yes)));
+  const form =
+      h("form", {method: "dialog", class: "ask"}, h("h2", {}, title), h("p", {}, text),
+        h("div", {class: "buttons"}, no, h("button", {type: "submit", value: "yes", class: "danger"}, yes)));
   return (await show(form, {label: title})) === "yes";
 }
 
 /** Asks for a value; null: none was given. */
 export async function ask({title, text, label, value, yes}) {
   const input = h("input", {type: "text", value, "aria-label": label, autofocus: true, autocomplete: "off"});
-  const form = h("form", {method: "dialog", class: "ask"}, h("h2", {}, title), h("p", {}, text),
-    h("label", {}, label, input),
-    h("div", {class: "buttons"}, h("button", {type: "submit", value: "no", formnovalidate: true}, "Cancel"),
-      h("button", {type: "submit", value: "yes", class: "primary"}, yes)));
+  const form =
+      h("form", {method: "dialog", class: "ask"}, h("h2", {}, title), h("p", {}, text), h("label", {}, label, input),
+        h("div", {class: "buttons"}, h("button", {type: "submit", value: "no", formnovalidate: true}, "Cancel"),
+          h("button", {type: "submit", value: "yes", class: "primary"}, yes)));
   input.addEventListener("keydown", (event) => {
     if (event.key === "Enter") {
       event.preventDefault();
@@ -64,9 +65,12 @@ export async function change(button, promise, done) {
 }
 
 export function showKeys(keys) {
-  const rows = keys.map(([names, what]) => h("tr", {},
-    h("th", {scope: "row"}, names.split(" ").map((name) => h("kbd", {}, name))), h("td", {}, what)));
+  const rows = keys.map(
+      ([names, what]) =>
+          h("tr", {}, h("th", {scope: "row"}, names.split(" ").map((name) => h("kbd", {}, name))), h("td", {}, what)));
   const close = h("button", {type: "submit", value: "", autofocus: true}, "Close");
-  return show(h("form", {method: "dialog", class: "ask"}, h("h2", {}, "Keys"),
-    h("table", {class: "keys"}, h("tbody", {}, rows)), h("div", {class: "buttons"}, close)), {label: "Keys"});
+  return show(
+      h("form", {method: "dialog", class: "ask"}, h("h2", {}, "Keys"),
+        h("table", {class: "keys"}, h("tbody", {}, rows)), h("div", {class: "buttons"}, close)),
+      {label: "Keys"});
 }

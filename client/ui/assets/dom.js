@@ -5,12 +5,16 @@ const SVG = "http://www.w3.org/2000/svg";
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
     if (value === undefined || value === null || value === false) continue;
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (name === "style") for (const [key, text] of Object.entries(value)) element.style.setProperty(key, text);
-    else element.setAttribute(name, value === true ? "" : value);
+    if (name.startsWith("on"))
+      element.addEventListener(name.slice(2), value);
+    else if (name === "style")
+      for (const [key, text] of Object.entries(value)) element.style.setProperty(key, text);
+    else
+      element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat(9).filter((child) => child !== null && child !== undefined && child !== false)
-    .map((child) => (child instanceof Node ? child : String(child))));
+  element.append(...children.flat(9)
+                     .filter((child) => child !== null && child !== undefined && child !== false)
+                     .map((child) => (child instanceof Node ? child : String(child))));
   return element;
 }
 
@@ -27,8 +31,10 @@ export function setText(element, text) {
 }
 
 export function setAttribute(element, name, value) {
-  if (value === null || value === undefined || value === false) element.removeAttribute(name);
-  else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, value);
+  if (value === null || value === undefined || value === false)
+    element.removeAttribute(name);
+  else if (element.getAttribute(name) !== String(value))
+    element.setAttribute(name, value);
 }
 
 /** Makes the children of parent those of items, each made once by its key: make(item) returns an element, which change(element,
@@ -42,17 +48,18 @@ export function keep(parent, items, key, make, change) {
     const element = known.get(name) ?? make(item);
     now.set(name, element);
     change?.(element, item);
-    if (element === at) at = at.nextElementSibling;
-    else parent.insertBefore(element, at);
+    if (element === at)
+      at = at.nextElementSibling;
+    else
+      parent.insertBefore(element, at);
   }
-  for (const [name, element] of known) if (!now.has(name)) element.remove();
+  for (const [name, element] of known)
+    if (!now.has(name)) element.remove();
   parent.weirKept = now;
 }
 
 /** What cannot be seen is said: changes that a reader of the screen would miss. */
-export function say(text) {
-  setText(document.getElementById("said"), text);
-}
+export function say(text) { setText(document.getElementById("said"), text); }
 
 /** A command that can be copied. */
 export function command(text) {
@@ -68,10 +75,9 @@ export function command(text) {
 
 /** What is shown where there is nothing yet: what would be here, and the command that fills it. */
 export const empty = (text, ...commands) =>
-  h("div", {class: "empty"}, h("p", {}, text), commands.map((line) => h("p", {}, command(line))));
+    h("div", {class: "empty"}, h("p", {}, text), commands.map((line) => h("p", {}, command(line))));
 
 /** A part of a view with a title; more goes to the right of the title. */
 export const panel = (title, more, ...children) =>
-  h("section", {class: "panel", "aria-label": title},
-    h("header", {class: "panel-head"}, h("h2", {}, title), h("div", {class: "panel-more"}, more ?? "")),
-    children);
+    h("section", {class: "panel", "aria-label": title},
+      h("header", {class: "panel-head"}, h("h2", {}, title), h("div", {class: "panel-more"}, more ?? "")), children);

@@ -1,6 +1,6 @@
 /* The fleet: who has the executors, what waits and why, how members are, how the store is. */
 import {swatch} from "./colours.js";
-import {bar, fact, runLink, stateMark} from "./cells.js";
+import {bar, fact, runLink, stateMark, sweepLink} from "./cells.js";
 import {empty, h, keep, panel, setAttribute, setText} from "./dom.js";
 import {age, bytes, count, duration, plural, short} from "./format.js";
 import {Plot} from "./plot.js";
@@ -19,147 +19,266 @@ function colourOf(colours, run) {
   return colours.get(run);
 }
 
+/** Of runs, but for a sweep's trials, which come and go: they are one track. */
+function tracksByOwner() {
+  const tracks = new Map();
+  for (const [run, values] of state.history.tracks) {
+    const sweep = state.runs.get(run)?.sweep, name = sweep ?? run, known = tracks.get(name);
+    tracks.set(name, {
+      name,
+      link: sweep ? sweepLink(sweep) : runLink(run),
+      values: known ? values.map((value, i) => value + known.values[i]) : values
+    });
+  }
+  return [...tracks.values()]
+      .map((track) => ({...track, sum: track.values.reduce((a, b) => a + b, 0)}))
+      .sort((a, b) => b.sum - a.sum);
+}
+
 function tracksOf(colours) {
-  const {times, executors, tracks} = state.history, end = times[times.length - 1] ?? 0;
-  const x = times.map((time) => (time - end) / 60000);
-  const sums = [...tracks].map(([run, values]) => ({run, values, sum: values.reduce((a, b) => a + b, 0)})).sort((a, b) => b.sum - a.sum);
-  const shown = sums.slice(0, TRACKS_MAX), rest = sums.slice(TRACKS_MAX);
-  for (const run of [...colours.keys()]) if (!shown.some((track) => track.run === run)) colours.delete(run);
-  const curves = shown.map(({run, values}) => ({label: run, x, y: values, colour: colourOf(colours, run), dash: [], isStep: true}));
+  const {times, executors} = state.history, end = times[times.length - 1] ?? 0;
+  const x = times.map((time) => (time - end) / 60000), all = tracksByOwner(), shown = all.slice(0, TRACKS_MAX),
+        rest = all.slice(TRACKS_MAX);
+  for (const name of [...colours.keys()])
+    if (!shown.some((track) => track.name === name)) colours.delete(name);
+  const curves = shown.map(
+      ({name, link, values}) =>
+          ({label: name, link, x, y: values, colour: colourOf(colours, name), dash: [], isStep: true}));
   if (rest.length)
-    curves.push({label: `${rest.length} others`, x, y: x.map((_, i) => rest.reduce((sum, {values}) => sum + values[i], 0)), tone: "dim", isStep: true});
-  return {curves, limit: {label: "all executors", x, y: executors, tone: "dim", isStep: true, isLimit: true, dash: [4, 3], width: 1.2}};
+    curves.push({
+      label: `${rest.length} others`,
+      x,
+      y: x.map((_, i) => rest.reduce((sum, {values}) => sum + values[i], 0)),
+      tone: "dim",
+      isStep: true
+    });
+  const limit =
+      {label: "all executors", x, y: executors, tone: "dim", isStep: true, isLimit: true, dash: [4, 3], width: 1.2};
+  return {curves, limit, from: Math.max(-10, Math.min(-1, x[0] ?? -1))};
 }
 
 function makeTiles() {
-  const tiles = Object.fromEntries(["executors", "runs", "speed", "servers", "store"].map((name) => [name, {
-    value: h("strong", {}), more: h("span", {class: "tile-more"})}]));
-  const titles = {executors: "Executors in use", runs: "Runs", speed: "Samples a second", servers: "Weights on servers", store: "Store"};
-  const element = h("div", {class: "tiles"}, Object.entries(tiles).map(([name, tile]) =>
-    h("div", {class: "tile", "data-name": name}, h("span", {class: "tile-title"}, titles[name]), tile.value, tile.more)));
+  const tiles = Object.fromEntries(["executors", "runs", "speed", "servers", "store"].map(
+      (name) => [name, {value: h("strong", {}), more: h("span", {class: "tile-more"})}]));
+  const titles = {
+    executors: "Executors in use",
+    runs: "Runs",
+    speed: "Samples a second",
+    servers: "Weights on servers",
+    store: "Store"
+  };
+  const element =
+      h("div", {class: "tiles"},
+        Object.entries(tiles).map(
+            ([name, tile]) =>
+                h("div", {class: "tile", "data-name": name}, h("span", {class: "tile-title"}, titles[name]), tile.value,
+                  tile.more)));
   return {element, tiles};
 }
 
 function showTiles(tiles) {
   const {fleet} = state, servers = membersOf("server"), live = runsOf((run) => run.state === "running");
-  const used = servers.reduce((sum, server) => sum + (server.bytes ?? 0), 0), bound = servers.reduce((sum, server) => sum + (server.memory_bytes ?? 0), 0);
-  const set = (name, value, more) => { setText(tiles[name].value, value); setText(tiles[name].more, more); };
-  set("executors", `${count(fleet.busy_executors ?? 0)} / ${count(fleet.executors ?? 0)}`, `of ${plural(fleet.workers ?? 0, "worker")}`);
+  const used = servers.reduce((sum, server) => sum + (server.bytes ?? 0), 0),
+        bound = servers.reduce((sum, server) => sum + (server.memory_bytes ?? 0), 0);
+  const set = (name, value, more) => {
+    setText(tiles[name].value, value);
+    setText(tiles[name].more, more);
+  };
+  set("executors", `${count(fleet.busy_executors ?? 0)} / ${count(fleet.executors ?? 0)}`,
+      `of ${plural(fleet.workers ?? 0, "worker")}`);
   set("runs", count(live.length), `running, ${count(fleet.queued ?? 0)} queued`);
-  set("speed", short(live.reduce((sum, run) => sum + (run.samples_per_second ?? 0), 0)), `in ${plural(live.length, "run")}`);
-  set("servers", bytes(used), bound ? `of ${bytes(bound)} on ${plural(servers.length, "server")}` : `on ${plural(servers.length, "server")}`);
+  set("speed", short(live.reduce((sum, run) => sum + (run.samples_per_second ?? 0), 0)),
+      `in ${plural(live.length, "run")}`);
+  set("servers", bytes(used),
+      bound ? `of ${bytes(bound)} on ${plural(servers.length, "server")}` : `on ${plural(servers.length, "server")}`);
   const troubled = runsOf((run) => run.store_message);
-  set("store", fleet.store_message ? "Trouble" : troubled.length ? "Late" : "Healthy",
-    fleet.store_message ?? (troubled.length ? `${plural(troubled.length, "run")} waits for it` : "no trouble known"));
+  set("store",
+      fleet.store_message ? "Trouble" :
+          troubled.length ? "Late" :
+                            "Healthy",
+      fleet.store_message ?? (troubled.length ? `${plural(troubled.length, "run")} waits for it` : "no trouble known"));
   setAttribute(tiles.store.value, "data-bad", fleet.store_message || troubled.length ? "yes" : null);
 }
 
 function queueRow() {
-  const place = h("span", {class: "queue-place"}), link = h("a", {class: "run-name"}), why = h("span", {class: "queue-why"});
+  const place = h("span", {class: "queue-place"}), link = h("a", {class: "run-name"}),
+        why = h("span", {class: "queue-why"});
   const priority = h("span", {class: "queue-more"}), wait = h("span", {class: "queue-more"});
-  return {element: h("li", {}, place, h("div", {class: "queue-text"}, link, why), priority, wait), place, link, why, priority, wait};
+  return {
+    element: h("li", {}, place, h("div", {class: "queue-text"}, link, why), priority, wait),
+    place,
+    link,
+    why,
+    priority,
+    wait
+  };
 }
 
 function makeQueue() {
-  const rows = new WeakMap(), list = h("ol", {class: "queue"}), none = empty("Nothing waits. A run that finds no workers or servers appears here, with the reason.");
+  const rows = new WeakMap(), list = h("ol", {class: "queue"}),
+        none = empty("Nothing waits. A run that finds no workers or servers appears here, with the reason.");
   const more = h("a", {href: "#/runs?filter=state%3Aqueued", class: "more"});
-  return {element: h("div", {}, list, none, more), show() {
-    const queue = (state.fleet.queue ?? []).map((id, i) => ({i, run: state.runs.get(id)})).filter(({run}) => run).slice(0, 12);
-    none.hidden = queue.length > 0;
-    more.hidden = (state.fleet.queued ?? 0) <= queue.length;
-    setText(more, `All ${count(state.fleet.queued ?? 0)} that wait`);
-    keep(list, queue, ({run}) => run.run, () => {
-      const row = queueRow();
-      rows.set(row.element, row);
-      return row.element;
-    }, (element, {i, run}) => {
-      const row = rows.get(element);
-      setText(row.place, i + 1);
-      setText(row.link, run.run);
-      setAttribute(row.link, "href", runLink(run.run));
-      setText(row.why, run.message ?? "waits for its turn");
-      setText(row.priority, run.priority ? `priority ${run.priority}` : "");
-      setText(row.wait, age(run.submitted_unix_ms, now()));
-    });
-  }};
+  return {
+    element: h("div", {}, list, none, more),
+    show() {
+      const queue =
+          (state.fleet.queue ?? []).map((id, i) => ({i, run: state.runs.get(id)})).filter(({run}) => run).slice(0, 12);
+      none.hidden = queue.length > 0;
+      more.hidden = (state.fleet.queued ?? 0) <= queue.length;
+      setText(more, `All ${count(state.fleet.queued ?? 0)} that wait`);
+      keep(
+          list, queue, ({run}) => run.run,
+          () => {
+            const row = queueRow();
+            rows.set(row.element, row);
+            return row.element;
+          },
+          (element, {i, run}) => {
+            const row = rows.get(element);
+            setText(row.place, i + 1);
+            setText(row.link, run.run);
+            setAttribute(row.link, "href", runLink(run.run));
+            setText(row.why, run.message ?? "waits for its turn");
+            setText(row.priority, run.priority ? `priority ${run.priority}` : "");
+            setText(row.wait, age(run.submitted_unix_ms, now()));
+          });
+    }
+  };
 }
 
 /** A member in a few words: what it is, how much of it is used, what troubles it. */
 function memberCard() {
-  const mark = stateMark(), name = h("span", {class: "member-name"}), load = bar(), trouble = h("span", {class: "member-trouble"});
-  return {element: h("li", {class: "member"}, h("div", {class: "member-head"}, name, mark.element), load.element, trouble), mark, name, load, trouble};
+  const mark = stateMark(), name = h("span", {class: "member-name"}), load = bar(),
+        trouble = h("span", {class: "member-trouble"});
+  return {
+    element: h("li", {class: "member"}, h("div", {class: "member-head"}, name, mark.element), load.element, trouble),
+    mark,
+    name,
+    load,
+    trouble
+  };
 }
 
-function showMember(card, member) {
+/** largest: bytes of the server that has the most, where nothing else bounds them. */
+function showMember(card, member, largest) {
   const seats = member.seats ?? [], used = seats.reduce((sum, seat) => sum + (seat.executors ?? 0), 0);
   setText(card.name, member.id);
   setAttribute(card.element, "title", `${member.host ?? ""} ${member.device ?? member.address ?? ""}`.trim());
   card.mark.show(member.state);
   if (member.role === "server")
-    card.load.show(member.memory_bytes ? (member.bytes ?? 0) / member.memory_bytes : member.bytes ? 1 : 0,
-      `${bytes(member.bytes ?? 0)}${member.memory_bytes ? ` of ${bytes(member.memory_bytes)}` : ""}`);
-  else card.load.show(member.executors ? used / member.executors : 0, `${count(used)} / ${plural(member.executors ?? 0, "executor")}`);
-  setText(card.trouble, member.unreached ? `does not reach ${plural(member.unreached, "member")}` : member.message ?? "");
+    card.load.show(
+        (member.bytes ?? 0) / (member.memory_bytes || largest || 1),
+        `${bytes(member.bytes ?? 0)}${member.memory_bytes ? ` of ${bytes(member.memory_bytes)}` : ""}`);
+  else
+    card.load.show(
+        member.executors ? used / member.executors : 0,
+        `${count(used)} / ${plural(member.executors ?? 0, "executor")}`);
+  setText(
+      card.trouble, member.unreached ? `does not reach ${plural(member.unreached, "member")}` : member.message ?? "");
   card.trouble.hidden = !member.unreached && !member.message;
 }
 
 function makeMembers() {
   const cards = new WeakMap(), list = h("ul", {class: "members"});
-  const none = empty("No worker and no server has joined.", "weir-server --role=parameters --coordinator HOST:7070 --store file:///srv/weir",
-    "weir-worker --coordinator HOST:7070 --data-root /srv/data");
-  return {element: h("div", {class: "scroll"}, list, none), show() {
-    const trouble = (member) => (member.unreached || member.message ? 0 : 1);
-    const members = [...membersOf("server"), ...membersOf("worker")].sort((a, b) => trouble(a) - trouble(b)).slice(0, 64);
-    none.hidden = members.length > 0;
-    keep(list, members, (member) => member.id, () => {
-      const card = memberCard();
-      cards.set(card.element, card);
-      return card.element;
-    }, (element, member) => showMember(cards.get(element), member));
-  }};
+  const none = empty(
+      "No worker and no server has joined.",
+      "weir-server --role=parameters --coordinator HOST:7070 --store file:///srv/weir",
+      "weir-worker --coordinator HOST:7070 --data-root /srv/data");
+  return {
+    element: h("div", {class: "scroll"}, list, none),
+    show() {
+      const trouble = (member) => (member.unreached || member.message ? 0 : 1);
+      const members =
+          [...membersOf("server"), ...membersOf("worker")].sort((a, b) => trouble(a) - trouble(b)).slice(0, 64);
+      const largest = Math.max(...members.map((member) => member.bytes ?? 0));
+      none.hidden = members.length > 0;
+      keep(list, members, (member) => member.id, () => {
+        const card = memberCard();
+        cards.set(card.element, card);
+        return card.element;
+      }, (element, member) => showMember(cards.get(element), member, largest));
+    }
+  };
 }
 
 /** Live runs, those first whose newest checkpoint is the furthest behind. */
 function makeStore() {
   const health = fact("Health", {isWide: true}), list = h("ul", {class: "late"});
   const behind = (run) => (run.step ?? 0) - (run.checkpoint_step ?? 0);
-  return {element: h("div", {}, h("dl", {class: "facts"}, health.element), list), show() {
-    const live = runsOf((run) => ["running", "held", "finishing"].includes(run.state)).sort((a, b) =>
-      Number(Boolean(b.store_message)) - Number(Boolean(a.store_message)) || behind(b) - behind(a)).slice(0, 12);
-    health.show(state.fleet.store_message ?? "Answers. Steps since the newest checkpoint of each run:");
-    setAttribute(health.value, "data-bad", state.fleet.store_message ? "yes" : null);
-    keep(list, live, (run) => run.run, () => h("li", {}, h("a", {class: "run-name"}), h("span", {class: "dim"}), h("span", {}), h("span", {class: "late-why"})), (element, run) => {
-      const [link, at, since, why] = element.children;
-      setText(link, run.run);
-      setAttribute(link, "href", runLink(run.run));
-      setText(at, `step ${count(run.checkpoint_step ?? 0)}`);
-      setText(since, `+${count(behind(run))}`);
-      setText(why, run.store_message ?? "");
-    });
-  }};
+  return {
+    element: h("div", {}, h("dl", {class: "facts"}, health.element), list),
+    show() {
+      const live =
+          runsOf(
+              (run) => ["running", "held", "finishing"].includes(run.state) && (behind(run) > 0 || run.store_message))
+              .sort(
+                  (a, b) =>
+                      Number(Boolean(b.store_message)) - Number(Boolean(a.store_message)) || behind(b) - behind(a))
+              .slice(0, 12);
+      health.show(state.fleet.store_message ?? "Answers. The newest checkpoint of each run, and steps since then:");
+      setAttribute(health.value, "data-bad", state.fleet.store_message ? "yes" : null);
+      keep(
+          list, live, (run) => run.run,
+          () =>
+              h("li", {}, h("a", {class: "run-name"}), h("span", {class: "dim"}), h("span", {}),
+                h("span", {class: "late-why"})),
+          (element, run) => {
+            const [link, at, since, why] = element.children;
+            setText(link, run.run);
+            setAttribute(link, "href", runLink(run.run));
+            setText(at, run.checkpoint_step ? `step ${count(run.checkpoint_step)}` : "none yet");
+            setText(since, `+${count(behind(run))}`);
+            setText(why, run.store_message ?? "");
+          });
+    }
+  };
 }
 
 function makeLegend() {
   const list = h("ul", {class: "legend"});
-  return {element: list, show(curves) {
-    keep(list, curves, (curve) => `${curve.label}:${curve.colour}`, (curve) => h("li", {}, curve.tone ? h("span", {class: "swatch none"}) : swatch(curve.colour),
-      curve.tone ? h("span", {}, curve.label) : h("a", {href: runLink(curve.label)}, curve.label), h("b", {})), (element, curve) =>
-      setText(element.lastElementChild, count(curve.y[curve.y.length - 1] ?? 0)));
-  }};
+  return {
+    element: list,
+    show(curves) {
+      keep(
+          list, curves, (curve) => `${curve.label}:${curve.colour}`,
+          (curve) =>
+              h("li", {}, curve.tone ? h("span", {class: "swatch none"}) : swatch(curve.colour),
+                curve.tone ? h("span", {}, curve.label) : h("a", {href: curve.link}, curve.label), h("b", {})),
+          (element, curve) => setText(element.lastElementChild, count(curve.y[curve.y.length - 1] ?? 0)));
+    }
+  };
 }
 
 export function mount(root) {
-  const colours = new Map(), tiles = makeTiles(), queue = makeQueue(), members = makeMembers(), store = makeStore(), legend = makeLegend();
-  const plot = new Plot({title: "Executors by run over ten minutes", height: 236, isStacked: true, yMin: 0, yPrecision: 0, xMin: -10, xMax: 0,
-    xFormat: (x) => (x === 0 ? "now" : `${Math.round(-x * 10) / 10} min`), xTip: (x) => (x === 0 ? "now" : `${duration(-x * 60)} ago`), yFormat: (y) => count(y)});
+  const colours = new Map(), tiles = makeTiles(), queue = makeQueue(), members = makeMembers(), store = makeStore(),
+        legend = makeLegend();
+  const plot = new Plot({
+    title: "Executors by run over ten minutes",
+    height: 236,
+    axisWidth: 46,
+    isStacked: true,
+    yMin: 0,
+    yPrecision: 0,
+    xMin: -10,
+    xMax: 0,
+    xFormat: (x) => (x === 0 ? "now" : `${Math.round(-x * 10) / 10} min`),
+    xTip: (x) => (x === 0 ? "now" : `${duration(-x * 60)} ago`),
+    yFormat: (y) => count(y)
+  });
   const idle = empty("Nothing has trained in the last ten minutes.", "weir submit spec.yaml --follow");
-  root.append(tiles.element, h("div", {class: "fleet-grid"},
-    panel("Executors by run", h("span", {class: "dim"}, "the last ten minutes"), h("div", {class: "with-legend"}, plot.element, h("div", {class: "legend-box"}, legend.element, idle))),
-    panel("Queue", null, queue.element), panel("Members", h("a", {href: "#/members"}, "All"), members.element), panel("Store", null, store.element)));
+  root.append(
+      tiles.element,
+      h("div", {class: "fleet-grid"},
+        panel(
+            "Executors by run", h("span", {class: "dim"}, "the last ten minutes"),
+            h("div", {class: "with-legend"}, plot.element, h("div", {class: "legend-box"}, legend.element, idle))),
+        panel("Queue", null, queue.element), panel("Members", h("a", {href: "#/members"}, "All"), members.element),
+        panel("Store", null, store.element)));
   return {
     title: "Fleet",
     update() {
-      const {curves, limit} = tracksOf(colours);
+      const {curves, limit, from} = tracksOf(colours);
+      plot.setRange(from, 0);
       plot.draw([...curves, limit]);
       legend.show(curves);
       idle.hidden = curves.length > 0;

@@ -31,7 +31,9 @@ export function number(value) {
 export function tick(value) {
   const size = Math.abs(value);
   if (size !== 0 && (size >= 1e6 || size < 1e-4)) return value.toExponential(1).replace(".0e", "e");
-  return groups.format(value) === String(value) ? groups.format(value) : size >= 1000 ? groups.format(value) : String(Number(value.toPrecision(3)));
+  return groups.format(value) === String(value) ? groups.format(value) :
+      size >= 1000                              ? groups.format(value) :
+                                                  String(Number(value.toPrecision(3)));
 }
 
 export const percentTick = (share) => `${Number((100 * share).toFixed(1))} %`;
@@ -66,7 +68,8 @@ export const percent = (share) => (known(share) ? `${(100 * share).toFixed(2)} %
 export const isShare = (name) => /^(accuracy|top\d|.*_accuracy|f1|precision|recall)/.test(name ?? "");
 
 /** A metric's value. */
-export const metric = (name, value) => (isShare(name) && known(value) && Math.abs(value) <= 1 ? percent(value) : number(value));
+export const metric = (name, value) =>
+    (isShare(name) && known(value) && Math.abs(value) <= 1 ? percent(value) : number(value));
 
 /** The same on an axis. */
 export const metricTick = (name, value) => (isShare(name) ? percentTick(value) : tick(value));
@@ -76,10 +79,26 @@ export const plural = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;
 
 /** How a state looks: its dot's class. */
 export const STATES = {
-  running: "live", loading: "begins", finishing: "begins", queued: "waits", held: "rests", paused: "rests",
-  done: "over", stopped: "over", cancelled: "dropped", failed: "bad",
-  idle: "waits", ready: "live", following: "begins", draining: "rests", refused: "bad", quarantined: "bad",
-  "cut-off": "bad", "left-out": "bad", busy: "live", waiting: "rests",
+  running: "live",
+  loading: "begins",
+  finishing: "begins",
+  queued: "waits",
+  held: "rests",
+  paused: "rests",
+  done: "over",
+  stopped: "over",
+  cancelled: "dropped",
+  failed: "bad",
+  idle: "waits",
+  ready: "live",
+  following: "begins",
+  draining: "rests",
+  refused: "bad",
+  quarantined: "bad",
+  "cut-off": "bad",
+  "left-out": "bad",
+  busy: "live",
+  waiting: "rests",
 };
 
 export const isOver = (state) => ["done", "failed", "cancelled", "stopped"].includes(state);

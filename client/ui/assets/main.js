@@ -18,12 +18,22 @@ const VIEWS = [
   {name: "runs", title: "Runs", of: (route) => (route.id ? run : runs), sum: () => state.fleet.live_runs},
   {name: "compare", title: "Compare", of: () => compare, sum: () => state.selected.size},
   {name: "sweeps", title: "Sweeps", of: () => sweeps, sum: () => ""},
-  {name: "members", title: "Members", of: () => members, sum: () => (state.fleet.workers ?? 0) + (state.fleet.servers ?? 0)},
+  {
+    name: "members",
+    title: "Members",
+    of: () => members,
+    sum: () => (state.fleet.workers ?? 0) + (state.fleet.servers ?? 0)
+  },
 ];
-const KEYS = [["1 2 3 4 5", "Fleet, Runs, Compare, Sweeps, Members"], ["/", "Filter"], ["j k", "Next and previous row"], ["Enter", "Open the row"], ["Esc", "Back; clear a filter or brush"],
-  ["x", "Select the row"], ["c", "Compare what is selected"], ["[ ]", "Previous and next event of a run"], ["t", "Charts as tables, and back"], ["d", "Light or dark"], ["?", "These keys"]];
+const KEYS = [
+  ["1 2 3 4 5", "Fleet, Runs, Compare, Sweeps, Members"], ["/", "Filter"], ["j k", "Next and previous row"],
+  ["Enter", "Open the row"], ["Esc", "Back; clear a filter or brush"], ["x", "Select the row"],
+  ["c", "Compare what is selected"], ["[ ]", "Previous and next event of a run"], ["t", "Charts as tables, and back"],
+  ["d", "Light or dark"], ["?", "These keys"]
+];
 
-const root = document.getElementById("view"), nav = document.getElementById("nav"), theme = document.getElementById("theme"), banner = document.getElementById("banner");
+const root = document.getElementById("view"), nav = document.getElementById("nav"),
+      theme = document.getElementById("theme"), banner = document.getElementById("banner");
 let view = null, shown = "", isBroken = false;
 
 function showView() {
@@ -45,7 +55,11 @@ function showView() {
 }
 
 function update() {
-  for (const link of nav.children) setText(link.lastElementChild, (VIEWS.find((one) => one.name === link.dataset.name).sum() || "") && count(VIEWS.find((one) => one.name === link.dataset.name).sum()));
+  for (const link of nav.children)
+    setText(
+        link.lastElementChild,
+        (VIEWS.find((one) => one.name === link.dataset.name).sum() || "") &&
+            count(VIEWS.find((one) => one.name === link.dataset.name).sum()));
   showStatus();
   if (state.isLoaded) view?.update();
 }
@@ -53,8 +67,14 @@ function update() {
 function showStatus() {
   const status = document.getElementById("status"), {error} = state;
   setAttribute(status, "data-kind", error ? "bad" : state.isLoaded ? "live" : "waits");
-  setText(status, error ? "Not connected" : state.isLoaded ? (state.fleet.tenant ? `${state.fleet.tenant}` : "Connected") : "Connecting");
-  const text = error ? error.message : state.fleet.insecure ? "Connections between this cluster's machines are plaintext (--insecure)." : "";
+  setText(
+      status,
+      error              ? "Not connected" :
+          state.isLoaded ? (state.fleet.tenant && state.fleet.tenant !== "default" ? state.fleet.tenant : "Connected") :
+                           "Connecting");
+  const text = error       ? error.message :
+      state.fleet.insecure ? "Connections between this cluster's machines are plaintext (--insecure)." :
+                             "";
   setAttribute(banner, "data-kind", error ? "bad" : "note");
   banner.hidden = !text;
   if (banner.dataset.text === text) return;
@@ -62,9 +82,7 @@ function showStatus() {
   banner.replaceChildren(h("span", {}, text), error?.status === 401 || error?.status === 0 ? command("weir ui") : "");
 }
 
-function showTheme() {
-  setText(theme, currentTheme() === "dark" ? "☾" : "☀");
-}
+function showTheme() { setText(theme, currentTheme() === "dark" ? "☾" : "☀"); }
 
 function back() {
   const route = current();
@@ -72,19 +90,35 @@ function back() {
   if (view?.filter?.value) {
     view.filter.value = "";
     view.update();
-  } else if (route.id) go(`#/${route.view}`);
-  else if (route.view === "compare") go("#/runs");
+  } else if (route.id)
+    go(`#/${route.view}`);
+  else if (route.view === "compare")
+    go("#/runs");
 }
 
 const actions = {
-  "/": () => { view?.filter ? view.filter.focus() : go("#/runs"); },
-  j: () => view?.table?.move(1), k: () => view?.table?.move(-1), ArrowDown: () => view?.table?.move(1), ArrowUp: () => view?.table?.move(-1),
-  Enter: () => view?.table?.open(), x: () => view?.table?.toggle(), Escape: back,
+  "/": () => {
+    view?.filter ? view.filter.focus() : go("#/runs");
+  },
+  j: () => view?.table?.move(1),
+  k: () => view?.table?.move(-1),
+  ArrowDown: () => view?.table?.move(1),
+  ArrowUp: () => view?.table?.move(-1),
+  Enter: () => view?.table?.open(),
+  x: () => view?.table?.toggle(),
+  Escape: back,
   c: () => go(`#/compare?runs=${[...state.selected].slice(0, compare.COMPARED_MAX).map(encodeURIComponent).join(",")}`),
-  "[": () => view?.moveEvent?.(-1), "]": () => view?.moveEvent?.(1),
-  t: () => say(switchTables() ? "Charts are tables" : "Charts are drawn"), d: switchTheme, "?": () => { showKeys(KEYS); },
+  "[": () => view?.moveEvent?.(-1),
+  "]": () => view?.moveEvent?.(1),
+  t: () => say(switchTables() ? "Charts are tables" : "Charts are drawn"),
+  d: switchTheme,
+  "?": () => {
+    showKeys(KEYS);
+  },
 };
-VIEWS.forEach((entry, i) => { actions[i + 1] = () => go(`#/${entry.name}`); });
+VIEWS.forEach((entry, i) => {
+  actions[i + 1] = () => go(`#/${entry.name}`);
+});
 
 function onKey(event) {
   const at = event.target, isTyping = at.matches?.("input:not([type=checkbox]), select, textarea");
@@ -117,7 +151,9 @@ addEventListener("hashchange", showView);
 addEventListener("keydown", onKey);
 theme.addEventListener("click", switchTheme);
 document.getElementById("help").addEventListener("click", () => showKeys(KEYS));
-keep(nav, VIEWS, (entry) => entry.name, (entry) => h("a", {href: `#/${entry.name}`, "data-name": entry.name}, entry.title, h("span", {class: "sum"})));
+keep(
+    nav, VIEWS, (entry) => entry.name,
+    (entry) => h("a", {href: `#/${entry.name}`, "data-name": entry.name}, entry.title, h("span", {class: "sum"})));
 onTheme(showTheme);
 showTheme();
 subscribe(update);

@@ -12,7 +12,8 @@ function placeOf(axis, value) {
     const at = axis.choices.indexOf(String(value));
     return at < 0 ? NaN : axis.choices.length === 1 ? 0.5 : at / (axis.choices.length - 1);
   }
-  const [v, low, high] = axis.isLog ? [Math.log(Number(value)), Math.log(axis.low), Math.log(axis.high)] : [Number(value), axis.low, axis.high];
+  const [v, low, high] = axis.isLog ? [Math.log(Number(value)), Math.log(axis.low), Math.log(axis.high)] :
+                                      [Number(value), axis.low, axis.high];
   return high === low ? 0.5 : (v - low) / (high - low);
 }
 
@@ -20,7 +21,12 @@ export class Parallel {
   /** onBrush() is called when what is brushed has changed; open(trial) when a line is clicked. */
   constructor(data, onBrush, open) {
     Object.assign(this, {data, onBrush, open, brushes: new Map(), axes: []});
-    this.svg = s("svg", {class: "parallel", height: HEIGHT, role: "group", "aria-label": "Parallel coordinates: drag along an axis to keep trials of that range"});
+    this.svg = s("svg", {
+      class: "parallel",
+      height: HEIGHT,
+      role: "group",
+      "aria-label": "Parallel coordinates: drag along an axis to keep trials of that range"
+    });
     this.lines = s("g", {});
     this.axesGroup = s("g", {});
     this.svg.append(this.lines, this.axesGroup);
@@ -29,23 +35,25 @@ export class Parallel {
     this.sizes.observe(this.element);
   }
 
-  close() {
-    this.sizes.disconnect();
-  }
+  close() { this.sizes.disconnect(); }
 
   resultAxis() {
     const results = this.data.trials.map((trial) => this.data.result(trial)).filter(Number.isFinite);
-    return {path: this.data.objective.metric, isResult: true, low: results.length ? Math.min(...results) : 0, high: results.length ? Math.max(...results) : 1};
+    return {
+      path: this.data.objective.metric,
+      isResult: true,
+      low: results.length ? Math.min(...results) : 0,
+      high: results.length ? Math.max(...results) : 1
+    };
   }
 
-  valueOn(axis, trial) {
-    return axis.isResult ? this.data.result(trial) : this.data.value(trial, axis.path);
-  }
+  valueOn(axis, trial) { return axis.isResult ? this.data.result(trial) : this.data.value(trial, axis.path); }
 
   /** Whether a trial is within all brushes. */
   keeps(trial) {
     return [...this.brushes].every(([path, [from, to]]) => {
-      const axis = this.axes.find((one) => one.path === path), at = axis ? placeOf(axis, this.valueOn(axis, trial)) : NaN;
+      const axis = this.axes.find((one) => one.path === path),
+            at = axis ? placeOf(axis, this.valueOn(axis, trial)) : NaN;
       return at >= from - 1e-9 && at <= to + 1e-9;
     });
   }
@@ -54,9 +62,7 @@ export class Parallel {
     return SIDE + (this.axes.length < 2 ? 0 : (i / (this.axes.length - 1)) * (this.element.clientWidth - 2 * SIDE));
   }
 
-  y(at) {
-    return TOP + (1 - at) * (HEIGHT - TOP - BOTTOM);
-  }
+  y(at) { return TOP + (1 - at) * (HEIGHT - TOP - BOTTOM); }
 
   at(event) {
     const y = event.clientY - this.svg.getBoundingClientRect().top;
@@ -72,21 +78,33 @@ export class Parallel {
     if (this.drawnAxes !== this.axesKey()) this.drawAxes();
   }
 
-  axesKey() {
-    return JSON.stringify([this.element.clientWidth, this.axes, [...this.brushes]]);
-  }
+  axesKey() { return JSON.stringify([this.element.clientWidth, this.axes, [...this.brushes]]); }
 
   drawLines() {
     const result = this.axes[this.axes.length - 1], best = this.data.info.has_best ? this.data.info.best ?? 0 : -1;
-    const lines = this.data.trials.filter(Boolean).map((trial) => {
-      const at = placeOf(result, this.data.result(trial)), rank = this.data.objective.isMin ? 1 - at : at;
-      return {trial, isKept: this.keeps(trial), isBest: (trial.number ?? 0) === best, rank: Number.isFinite(rank) ? rank : 0};
-    }).sort((a, b) => Number(a.isKept) - Number(b.isKept) || a.rank - b.rank);
+    const lines = this.data.trials.filter(Boolean)
+                      .map((trial) => {
+                        const at = placeOf(result, this.data.result(trial)),
+                              rank = this.data.objective.isMin ? 1 - at : at;
+                        return {
+                          trial,
+                          isKept: this.keeps(trial),
+                          isBest: (trial.number ?? 0) === best,
+                          rank: Number.isFinite(rank) ? rank : 0
+                        };
+                      })
+                      .sort((a, b) => Number(a.isKept) - Number(b.isKept) || a.rank - b.rank);
     this.lines.replaceChildren(...lines.map(({trial, isKept, isBest, rank}) => {
-      const points = this.axes.map((axis, i) => [this.x(i), placeOf(axis, this.valueOn(axis, trial))]).filter(([, at]) => Number.isFinite(at));
-      const path = s("path", {class: "trial-line", "data-kept": isKept ? "yes" : "no", "data-best": isBest ? "yes" : null,
-        d: points.map(([x, at], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${this.y(at).toFixed(1)}`).join("")},
-      s("title", {}, `trial ${trial.number ?? 0}: ${number(this.data.result(trial) ?? NaN)}`));
+      const points = this.axes.map((axis, i) => [this.x(i), placeOf(axis, this.valueOn(axis, trial))])
+                         .filter(([, at]) => Number.isFinite(at));
+      const path =
+          s("path", {
+            class: "trial-line",
+            "data-kept": isKept ? "yes" : "no",
+            "data-best": isBest ? "yes" : null,
+            d: points.map(([x, at], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${this.y(at).toFixed(1)}`).join("")
+          },
+            s("title", {}, `trial ${trial.number ?? 0}: ${number(this.data.result(trial) ?? NaN)}`));
       path.style.opacity = isBest && isKept ? 1 : isKept ? 0.18 + 0.6 * rank : 0.07;
       path.addEventListener("click", () => this.open(trial));
       return path;
@@ -100,25 +118,57 @@ export class Parallel {
 
   makeAxis(axis, i) {
     const x = this.x(i), brush = this.brushes.get(axis.path);
-    const label = (value, y) => s("text", {class: "axis-value", x: x + 6, y}, axis.choices ? value : number(Number(value)));
-    const ticks = axis.choices ? axis.choices.map((choice, k) => label(choice, this.y(axis.choices.length === 1 ? 0.5 : k / (axis.choices.length - 1)) + 3.5))
-      : [label(axis.high, this.y(1) + 3.5), label(axis.low, this.y(0) + 3.5)];
-    const grab = s("rect", {class: "axis-grab", x: x - 14, y: TOP - 6, width: 28, height: HEIGHT - TOP - BOTTOM + 12, tabindex: "0", role: "slider",
-      "aria-label": `${axis.path}: up and down move a brush, Delete removes it`, "aria-valuenow": brush ? Math.round(50 * (brush[0] + brush[1])) : 50,
-      "aria-valuetext": brush ? `${Math.round(100 * brush[0])} to ${Math.round(100 * brush[1])} percent of the axis` : "all"});
+    const label = (value, y) =>
+        s("text", {class: "axis-value", x: x + 6, y}, axis.choices ? value : number(Number(value)));
+    const ticks = axis.choices ?
+        axis.choices.map(
+            (choice, k) =>
+                label(choice, this.y(axis.choices.length === 1 ? 0.5 : k / (axis.choices.length - 1)) + 3.5)) :
+        [label(axis.high, this.y(1) + 3.5), label(axis.low, this.y(0) + 3.5)];
+    const grab = s("rect", {
+      class: "axis-grab",
+      x: x - 14,
+      y: TOP - 6,
+      width: 28,
+      height: HEIGHT - TOP - BOTTOM + 12,
+      tabindex: "0",
+      role: "slider",
+      "aria-label": `${axis.path}: up and down move a brush, Delete removes it`,
+      "aria-valuenow": brush ? Math.round(50 * (brush[0] + brush[1])) : 50,
+      "aria-valuetext": brush ? `${Math.round(100 * brush[0])} to ${Math.round(100 * brush[1])} percent of the axis` :
+                                "all"
+    });
     this.listen(grab, axis);
-    return s("g", {"data-axis": axis.path}, s("line", {class: "axis", x1: x, x2: x, y1: this.y(1), y2: this.y(0)}),
-      s("text", {class: axis.isResult ? "axis-name result" : "axis-name", x, y: 14, "text-anchor": "middle"}, shortPath(axis.path), s("title", {}, axis.path)), ...ticks,
-      brush ? s("rect", {class: "brush", x: x - 7, width: 14, y: this.y(brush[1]), height: Math.max(2, this.y(brush[0]) - this.y(brush[1])), rx: 3}) : "", grab);
+    return s(
+        "g", {"data-axis": axis.path}, s("line", {class: "axis", x1: x, x2: x, y1: this.y(1), y2: this.y(0)}),
+        s("text", {class: axis.isResult ? "axis-name result" : "axis-name", x, y: 14, "text-anchor": "middle"},
+          shortPath(axis.path), s("title", {}, axis.path)),
+        ...ticks,
+        brush ? s("rect", {
+          class: "brush",
+          x: x - 7,
+          width: 14,
+          y: this.y(brush[1]),
+          height: Math.max(2, this.y(brush[0]) - this.y(brush[1])),
+          rx: 3
+        }) :
+                "",
+        grab);
   }
 
   setBrush(axis, range) {
-    if (range) this.brushes.set(axis.path, range);
-    else this.brushes.delete(axis.path);
+    if (range)
+      this.brushes.set(axis.path, range);
+    else
+      this.brushes.delete(axis.path);
     this.drawLines();
     const focused = document.activeElement?.closest?.("[data-axis]")?.getAttribute("data-axis");
     this.drawAxes();
-    if (focused) [...this.axesGroup.children].find((group) => group.getAttribute("data-axis") === focused)?.querySelector(".axis-grab").focus();
+    if (focused)
+      [...this.axesGroup.children]
+          .find((group) => group.getAttribute("data-axis") === focused)
+          ?.querySelector(".axis-grab")
+          .focus();
     this.onBrush();
   }
 
@@ -137,10 +187,14 @@ export class Parallel {
     });
     grab.addEventListener("keydown", (event) => {
       const [from, to] = this.brushes.get(axis.path) ?? [0, 0.25], by = event.key === "ArrowUp" ? 0.125 : -0.125;
-      if (event.key === "Delete" || event.key === "Backspace") this.setBrush(axis, null);
-      else if (event.key !== "ArrowUp" && event.key !== "ArrowDown") return;
-      else if (!this.brushes.has(axis.path)) this.setBrush(axis, by > 0 ? [0.75, 1] : [0, 0.25]);
-      else if (from + by >= -1e-9 && to + by <= 1 + 1e-9) this.setBrush(axis, [from + by, to + by]);
+      if (event.key === "Delete" || event.key === "Backspace")
+        this.setBrush(axis, null);
+      else if (event.key !== "ArrowUp" && event.key !== "ArrowDown")
+        return;
+      else if (!this.brushes.has(axis.path))
+        this.setBrush(axis, by > 0 ? [0.75, 1] : [0, 0.25]);
+      else if (from + by >= -1e-9 && to + by <= 1 + 1e-9)
+        this.setBrush(axis, [from + by, to + by]);
       event.preventDefault();
       event.stopPropagation();
     });

@@ -6,8 +6,11 @@ export function current() {
   let name = "";
   try {
     name = decodeURIComponent(id);
-  } catch (none) { /* a link that somebody cut */ }
+  } catch (none) { /* a link that somebody cut */
+  }
   return {view, id: name, query: new URLSearchParams(query ?? ""), text: location.hash};
 }
 
-export const go = (hash) => { location.hash = hash; };
+export const go = (hash) => {
+  location.hash = hash;
+};

@@ -10,13 +10,19 @@ function join(known, fresh, since) {
   const filled = (curve, name) => (curve[name]?.length ? curve[name] : curve.mean);
   const hasBand = Boolean(known.min?.length || fresh.min?.length);
   const joined = (name) => [...filled(known, name).slice(0, end), ...filled(fresh, name)];
-  return {metric: known.metric, steps: [...known.steps.slice(0, end), ...fresh.steps], mean: joined("mean"),
-    min: hasBand ? joined("min") : [], max: hasBand ? joined("max") : []};
+  return {
+    metric: known.metric,
+    steps: [...known.steps.slice(0, end), ...fresh.steps],
+    mean: joined("mean"),
+    min: hasBand ? joined("min") : [],
+    max: hasBand ? joined("max") : []
+  };
 }
 
 export class RunSeries {
   constructor(run, metrics) {
-    Object.assign(this, {run, metrics, curves: new Map(), events: [], step: 0, incarnation: -1, error: null, isLoaded: false});
+    Object.assign(
+        this, {run, metrics, curves: new Map(), events: [], step: 0, incarnation: -1, error: null, isLoaded: false});
   }
 
   take(answer, since) {
@@ -56,9 +62,7 @@ export class RunSeries {
     }
   }
 
-  curve(metric) {
-    return this.curves.get(metric);
-  }
+  curve(metric) { return this.curves.get(metric); }
 }
 
 /** As a mean of those before that fades: 0 leaves a curve as it is. */

@@ -8,14 +8,16 @@ function points(values) {
   if (shown.length < 2) return [];
   const least = Math.min(...shown), range = Math.max(...shown) - least || 1;
   const step = (WIDTH - 2 * PAD) / (values.length - 1);
-  return values.map((value, i) => [PAD + i * step, HEIGHT - PAD - ((value - least) / range) * (HEIGHT - 2 * PAD), value])
-    .filter(([, , value]) => Number.isFinite(value));
+  return values
+      .map((value, i) => [PAD + i * step, HEIGHT - PAD - ((value - least) / range) * (HEIGHT - 2 * PAD), value])
+      .filter(([, , value]) => Number.isFinite(value));
 }
 
 export function spark() {
   const line = s("path", {class: "spark-line"}), dot = s("circle", {class: "spark-dot", r: 1.9});
-  const element = s("svg", {class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, width: WIDTH, height: HEIGHT, "aria-hidden": "true"},
-    line, dot);
+  const element =
+      s("svg", {class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, width: WIDTH, height: HEIGHT, "aria-hidden": "true"},
+        line, dot);
   let drawn = null;
   return {
     element,

@@ -2,7 +2,8 @@
 
 const isMap = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 const isPlain = (value) => !isMap(value) && !Array.isArray(value);
-const word = (value) => (typeof value === "string" && !/^[\w./@+-][\w ./@+*-]*$/.test(value) ? JSON.stringify(value) : String(value));
+const word = (value) =>
+    (typeof value === "string" && !/^[\w./@+-][\w ./@+*-]*$/.test(value) ? JSON.stringify(value) : String(value));
 
 function inline(value) {
   if (Array.isArray(value)) return `[${value.map(inline).join(", ")}]`;
@@ -12,21 +13,27 @@ function inline(value) {
 
 /** A spec in the form in which it was written: YAML. */
 export function yaml(spec, indent = "") {
-  return Object.entries(spec).map(([key, value]) => {
-    if (isMap(value)) {
-      const text = inline(value);
-      return text.length + key.length < 60 && indent ? `${indent}${key}: ${text}` : `${indent}${key}:\n${yaml(value, indent + "  ")}`;
-    }
-    return `${indent}${key}: ${inline(value)}`;
-  }).filter((line) => line.trim()).join("\n");
+  return Object.entries(spec)
+      .map(([key, value]) => {
+        if (isMap(value)) {
+          const text = inline(value);
+          return text.length + key.length < 60 && indent ? `${indent}${key}: ${text}` :
+                                                           `${indent}${key}:\n${yaml(value, indent + "  ")}`;
+        }
+        return `${indent}${key}: ${inline(value)}`;
+      })
+      .filter((line) => line.trim())
+      .join("\n");
 }
 
 /** "train.optimizer.lr" and the like, with their values as text. */
 export function flat(spec, prefix = "", out = new Map()) {
   for (const [key, value] of Object.entries(spec ?? {})) {
     const path = prefix ? `${prefix}.${key}` : key;
-    if (isMap(value)) flat(value, path, out);
-    else out.set(path, isPlain(value) ? String(value) : inline(value));
+    if (isMap(value))
+      flat(value, path, out);
+    else
+      out.set(path, isPlain(value) ? String(value) : inline(value));
   }
   return out;
 }
@@ -35,5 +42,5 @@ export function flat(spec, prefix = "", out = new Map()) {
 export function differences(specs) {
   const all = specs.map((spec) => flat(spec)), paths = [...new Set(all.flatMap((keys) => [...keys.keys()]))];
   return paths.filter((path) => new Set(all.map((keys) => keys.get(path))).size > 1)
-    .map((path) => ({path, values: all.map((keys) => keys.get(path) ?? null)}));
+      .map((path) => ({path, values: all.map((keys) => keys.get(path) ?? null)}));
 }

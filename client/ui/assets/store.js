@@ -7,8 +7,16 @@ const SAMPLES_MAX = 300; // ten minutes, one every two seconds
 
 /** Runs and members by id, the fleet's sums, executors by run over time. `at` is the coordinator's clock. */
 export const state = {
-  runs: new Map(), members: new Map(), fleet: {}, history: {times: [], executors: [], tracks: new Map()},
-  cursor: 0, at: Date.now(), isLoaded: false, error: null, selected: new Set(), version: 0,
+  runs: new Map(),
+  members: new Map(),
+  fleet: {},
+  history: {times: [], executors: [], tracks: new Map()},
+  cursor: 0,
+  at: Date.now(),
+  isLoaded: false,
+  error: null,
+  selected: new Set(),
+  version: 0,
 };
 
 const listeners = new Set();
@@ -27,7 +35,8 @@ function changed() {
 function takeHistory(history, isWhole) {
   const known = state.history;
   if (isWhole) Object.assign(known, {times: [], executors: [], tracks: new Map()});
-  const times = history?.unix_ms ?? [], tracks = new Map((history?.tracks ?? []).map((track) => [track.run, track.executors ?? []]));
+  const times = history?.unix_ms ?? [],
+        tracks = new Map((history?.tracks ?? []).map((track) => [track.run, track.executors ?? []]));
   times.forEach((time, i) => {
     if (known.times.length && time <= known.times[known.times.length - 1]) return;
     for (const run of tracks.keys())
@@ -42,7 +51,8 @@ function takeHistory(history, isWhole) {
     known.executors.splice(0, over);
     for (const values of known.tracks.values()) values.splice(0, over);
   }
-  for (const [run, values] of known.tracks) if (!values.some((value) => value > 0)) known.tracks.delete(run);
+  for (const [run, values] of known.tracks)
+    if (!values.some((value) => value > 0)) known.tracks.delete(run);
 }
 
 function take(answer) {
@@ -96,14 +106,17 @@ export function start() {
 export const refresh = () => poll();
 
 export function select(run, isSelected) {
-  if (isSelected) state.selected.add(run);
-  else state.selected.delete(run);
+  if (isSelected)
+    state.selected.add(run);
+  else
+    state.selected.delete(run);
   changed();
 }
 
 export const runsOf = (filter) => [...state.runs.values()].filter(filter);
-export const membersOf = (role) =>
-  [...state.members.values()].filter((member) => member.role === role).sort((a, b) => a.id.localeCompare(b.id, "en", {numeric: true}));
+export const membersOf = (role) => [...state.members.values()]
+                                       .filter((member) => member.role === role)
+                                       .sort((a, b) => a.id.localeCompare(b.id, "en", {numeric: true}));
 
 /** The time now by the coordinator's clock. */
 export const now = () => state.at;

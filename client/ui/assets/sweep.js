@@ -13,29 +13,55 @@ import {SweepData, shortPath} from "./sweep_data.js";
 import {LongTable, textColumn} from "./table.js";
 
 const REFRESH_MS = 2000;
-const FACTS = [["best", "Best"], ["trials", "Trials"], ["running", "Running"], ["failed", "Failed"], ["steps", "Steps begun"], ["searcher", "Searcher"], ["scheduler", "Scheduler"], ["since", "Since"]];
+const FACTS = [
+  ["best", "Best"], ["trials", "Trials"], ["running", "Running"], ["failed", "Failed"], ["steps", "Steps begun"],
+  ["searcher", "Searcher"], ["scheduler", "Scheduler"], ["since", "Since"]
+];
 
 function trialColumns(data) {
   const name = () => data.objective.metric;
   return [
-    partColumn("number", "Trial", () => {
-      const link = h("a", {class: "run-name"});
-      return {element: link, show(trial) {
-        setText(link, `trial ${trial.number ?? 0}`);
-        setAttribute(link, "href", trial.run ? runLink(trial.run) : null);
-      }};
-    }, {width: "92px", sort: (trial) => trial.number ?? 0}),
-    partColumn("state", "State", () => {
-      const mark = stateMark();
-      return {element: mark.element, show: (trial) => mark.show(trial.state)};
-    }, {width: "108px", sort: (trial) => trial.state}),
-    textColumn("result", name(), (trial) => metric(name(), data.result(trial) ?? NaN), {width: "96px", align: "end", sort: (trial) => data.result(trial)}),
-    textColumn("rung", "Rung", (trial) => (trial.results?.length ? count(data.rungs[trial.results.length - 1] ?? trial.results.length) : NONE), {width: "72px", align: "end", sort: (trial) => trial.results?.length ?? 0}),
-    ...data.dimensions.map((axis) => textColumn(axis.path, shortPath(axis.path), (trial) => {
-      const value = data.value(trial, axis.path);
-      return value === undefined ? NONE : axis.choices ? value : number(Number(value));
-    }, {align: "end", sort: (trial) => (axis.choices ? data.value(trial, axis.path) : Number(data.value(trial, axis.path)))})),
-    textColumn("why", "", (trial) => trial.failure ?? (trial.has_parent ? `fork of trial ${trial.parent ?? 0}` : ""), {sort: undefined}),
+    partColumn(
+        "number", "Trial",
+        () => {
+          const link = h("a", {class: "run-name"});
+          return {
+            element: link,
+            show(trial) {
+              setText(link, `trial ${trial.number ?? 0}`);
+              setAttribute(link, "href", trial.run ? runLink(trial.run) : null);
+            }
+          };
+        },
+        {width: "92px", sort: (trial) => trial.number ?? 0}),
+    partColumn(
+        "state", "State",
+        () => {
+          const mark = stateMark();
+          return {element: mark.element, show: (trial) => mark.show(trial.state)};
+        },
+        {width: "108px", sort: (trial) => trial.state}),
+    textColumn(
+        "result", name(), (trial) => metric(name(), data.result(trial) ?? NaN),
+        {width: "96px", align: "end", sort: (trial) => data.result(trial)}),
+    textColumn(
+        "rung", "Rung",
+        (trial) => (trial.results?.length ? count(data.rungs[trial.results.length - 1] ?? trial.results.length) : NONE),
+        {width: "72px", align: "end", sort: (trial) => trial.results?.length ?? 0}),
+    ...data.dimensions.map(
+        (axis) => textColumn(
+            axis.path, shortPath(axis.path),
+            (trial) => {
+              const value = data.value(trial, axis.path);
+              return value === undefined ? NONE : axis.choices ? value : number(Number(value));
+            },
+            {
+              align: "end",
+              sort: (trial) => (axis.choices ? data.value(trial, axis.path) : Number(data.value(trial, axis.path)))
+            })),
+    textColumn(
+        "why", "", (trial) => trial.failure ?? (trial.has_parent ? `fork of trial ${trial.parent ?? 0}` : ""),
+        {sort: undefined}),
   ];
 }
 
@@ -47,8 +73,14 @@ class SweepView {
     this.stop = h("button", {type: "button", class: "danger-text", hidden: true}, "Stop sweep");
     this.stop.addEventListener("click", () => this.askStop());
     this.facts = FACTS.map(([name, label]) => ({name, ...fact(label)}));
-    this.plot = new Plot({title: "Best so far", height: 220, xName: "trial", xFormat: (x) => count(Math.round(x)), yFormat: (y) => metric(this.data.objective.metric, y),
-      yTick: (y) => metricTick(this.data.objective.metric, y)});
+    this.plot = new Plot({
+      title: "Best so far",
+      height: 220,
+      xName: "trial",
+      xFormat: (x) => count(Math.round(x)),
+      yFormat: (y) => metric(this.data.objective.metric, y),
+      yTick: (y) => metricTick(this.data.objective.metric, y)
+    });
     this.parallel = new Parallel(this.data, () => this.showTrials(), (trial) => trial.run && go(runLink(trial.run)));
     this.rungs = makeRungs();
     this.lineage = h("div", {class: "scroll lineage-frame"});
@@ -58,10 +90,18 @@ class SweepView {
     this.trials = h("div", {});
     this.rungPanel = panel("Rungs", null, h("div", {class: "scroll"}, this.rungs.element));
     this.lineagePanel = panel("Forks", null, this.lineage);
-    root.append(h("header", {class: "run-head"}, h("div", {class: "run-title"}, h("a", {href: "#/sweeps", class: "up"}, "Sweeps"), h("h1", {}, sweep), this.mark.element), h("div", {class: "actions"}, this.stop), this.message),
-      h("dl", {class: "strip"}, this.facts.map((one) => one.element)),
-      h("div", {class: "sweep-grid"}, panel("Best so far", null, this.plot.element), this.rungPanel, this.lineagePanel),
-      panel("All trials at once", this.clear, this.parallel.element), h("section", {class: "panel", "aria-label": "Trials"}, h("header", {class: "panel-head"}, h("h2", {}, "Trials"), h("div", {class: "panel-more"}, this.sum)), this.trials));
+    root.append(
+        h("header", {class: "run-head"},
+          h("div", {class: "run-title"}, h("a", {href: "#/sweeps", class: "up"}, "Sweeps"), h("h1", {}, sweep),
+            this.mark.element),
+          h("div", {class: "actions"}, this.stop), this.message),
+        h("dl", {class: "strip"}, this.facts.map((one) => one.element)),
+        h("div", {class: "sweep-grid"}, panel("Best so far", null, this.plot.element), this.rungPanel,
+          this.lineagePanel),
+        panel("All trials at once", this.clear, this.parallel.element),
+        h("section", {class: "panel", "aria-label": "Trials"},
+          h("header", {class: "panel-head"}, h("h2", {}, "Trials"), h("div", {class: "panel-more"}, this.sum)),
+          this.trials));
     this.tick();
   }
 
@@ -84,17 +124,27 @@ class SweepView {
     setText(this.message, info.end ?? info.message ?? "");
     this.message.hidden = !this.message.textContent;
     this.stop.hidden = Boolean(info.end);
-    const values = {best: info.has_best ? `${metric(name, info.best_value ?? 0)} (trial ${info.best ?? 0})` : NONE, trials: `${count(info.begun ?? 0)}${spec.budget?.trials ? ` of ${count(spec.budget.trials)}` : ""}`,
-      running: count(info.running ?? 0), failed: count(info.failed ?? 0), steps: count(info.begun_steps ?? 0), searcher: spec.search?.name ?? "random", scheduler: spec.schedule?.name ?? "none",
-      since: info.seconds ? duration(info.seconds) : age(info.submitted_unix_ms, now())};
+    const values = {
+      best: info.has_best ? `${metric(name, info.best_value ?? 0)} (trial ${info.best ?? 0})` : NONE,
+      trials: `${count(info.begun ?? 0)}${spec.budget?.trials ? ` of ${count(spec.budget.trials)}` : ""}`,
+      running: count(info.running ?? 0),
+      failed: count(info.failed ?? 0),
+      steps: count(info.begun_steps ?? 0),
+      searcher: spec.search?.name ?? "random",
+      scheduler: spec.schedule?.name ?? "none",
+      since: info.seconds ? duration(info.seconds) : age(info.submitted_unix_ms, now())
+    };
     for (const one of this.facts) one.show(values[one.name]);
     this.drawBest();
     this.parallel.draw();
     const hasForks = data.trials.some((trial) => trial?.has_parent);
     this.rungPanel.hidden = hasForks;
     this.lineagePanel.hidden = !hasForks;
-    if (hasForks) this.lineage.replaceChildren(drawLineage(data, this.lineage.clientWidth || 480, (trial) => trial.run && go(runLink(trial.run))));
-    else this.rungs.show(data);
+    if (hasForks)
+      this.lineage.replaceChildren(
+          drawLineage(data, this.lineage.clientWidth || 480, (trial) => trial.run && go(runLink(trial.run))));
+    else
+      this.rungs.show(data);
     this.showTrials();
   }
 
@@ -109,21 +159,36 @@ class SweepView {
       each.push(result);
       best.push(so);
     }
-    this.plot.draw(x.length ? [{label: "best so far", x, y: best, tone: "accent", isStep: true, width: 2}, {label: "trial", x, y: each, tone: "dim", isPoints: true}] : []);
+    this.plot.draw(
+        x.length ?
+            [
+              {label: "best so far", x, y: best, tone: "accent", isStep: true, width: 2},
+              {label: "trial", x, y: each, tone: "dim", isPoints: true}
+            ] :
+            []);
   }
 
   /** The table is made when the space is known, and once. */
   showTrials() {
     const {data} = this;
     if (!this.table) {
-      this.table = new LongTable(trialColumns(data), {label: "Trials", key: (trial) => String(trial.number ?? 0), open: (trial) => trial.run && go(runLink(trial.run)),
-        sorted: {column: "result", isDown: !data.objective.isMin}, describe: (trial) => `trial ${trial.number ?? 0}, ${number(data.result(trial) ?? NaN)}`,
-        isSelected: (trial) => state.selected.has(trial.run), onSelect: (trial, isSelected) => (isSelected ? state.selected.add(trial.run) : state.selected.delete(trial.run))});
+      this.table = new LongTable(trialColumns(data), {
+        label: "Trials",
+        key: (trial) => String(trial.number ?? 0),
+        open: (trial) => trial.run && go(runLink(trial.run)),
+        sorted: {column: "result", isDown: !data.objective.isMin},
+        describe: (trial) => `trial ${trial.number ?? 0}, ${number(data.result(trial) ?? NaN)}`,
+        isSelected: (trial) => state.selected.has(trial.run),
+        onSelect: (trial, isSelected) => (isSelected ? state.selected.add(trial.run) : state.selected.delete(trial.run))
+      });
       this.trials.append(this.table.element);
     }
     const all = data.trials.filter(Boolean), shown = all.filter((trial) => this.parallel.keeps(trial));
     this.clear.hidden = this.parallel.brushes.size === 0;
-    setText(this.sum, shown.length === all.length ? `${count(all.length)}` : `${count(shown.length)} of ${count(all.length)} within the brushes`);
+    setText(
+        this.sum,
+        shown.length === all.length ? `${count(all.length)}` :
+                                      `${count(shown.length)} of ${count(all.length)} within the brushes`);
     this.table.show(shown);
   }
 
@@ -134,7 +199,12 @@ class SweepView {
   }
 
   async askStop() {
-    if (!(await confirm({title: "Stop this sweep?", text: `The trials of ${this.sweep} that are under way end. Extending it later goes on.`, yes: "Stop sweep"}))) return;
+    if (!(await confirm({
+          title: "Stop this sweep?",
+          text: `The trials of ${this.sweep} that are under way end. Extending it later goes on.`,
+          yes: "Stop sweep"
+        })))
+      return;
     await change(this.stop, () => post("stop_sweep", {sweep: this.sweep}), `${this.sweep} ends`);
   }
 

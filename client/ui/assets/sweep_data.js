@@ -3,9 +3,7 @@ import {get} from "./api.js";
 
 /** All of it at first, then what its log has changed. */
 export class SweepData {
-  constructor(sweep) {
-    Object.assign(this, {sweep, info: {}, trials: [], known: 0, isLoaded: false});
-  }
+  constructor(sweep) { Object.assign(this, {sweep, info: {}, trials: [], known: 0, isLoaded: false}); }
 
   async page(query) {
     const page = await get("sweep", {sweep: this.sweep, ...query});
@@ -32,19 +30,13 @@ export class SweepData {
     return {metric, isMin: (given.goal ?? (/loss|perplexity|mae|mse|rmse/.test(metric) ? "min" : "max")) === "min"};
   }
 
-  get rungs() {
-    return this.info.spec?.schedule?.rungs ?? [];
-  }
+  get rungs() { return this.info.spec?.schedule?.rungs ?? []; }
 
   /** The newest result of a trial; undefined: there is none. */
-  result(trial) {
-    return trial.results?.findLast((value) => Number.isFinite(value));
-  }
+  result(trial) { return trial.results?.findLast((value) => Number.isFinite(value)); }
 
   /** Whether a is better than b. */
-  beats(a, b) {
-    return b === undefined || (a !== undefined && (this.objective.isMin ? a < b : a > b));
-  }
+  beats(a, b) { return b === undefined || (a !== undefined && (this.objective.isMin ? a < b : a > b)); }
 
   /** What the searcher may choose: path, and either low, high, isLog or choices. */
   get dimensions() {
@@ -55,9 +47,7 @@ export class SweepData {
     });
   }
 
-  value(trial, path) {
-    return trial.values?.find((value) => value.path === path)?.value;
-  }
+  value(trial, path) { return trial.values?.find((value) => value.path === path)?.value; }
 }
 
 export const shortPath = (path) => path.split(".").slice(-1)[0];

@@ -25,6 +25,8 @@ int task_find(const void *onnx, size_t size_bytes, struct task *out, struct err 
     *err = ERR_NONE;
     load(onnx, size_bytes, out->samples, &graph, err);
   }
+  if (!err->code && graph->n_outputs == 0)
+    err_set(err, ERR_INVALID, "the model has no output");
   if (!err->code) {
     choose(out, graph);
     open_model(out, onnx, size_bytes, graph, err);
@@ -75,7 +77,7 @@ static const struct value *find_loss_output(const struct graph *graph) {
 
 /* The operator that makes the value, behind what only renames or reshapes it; "" for an input. */
 static const char *made_by(const struct graph *graph, const struct value *value) {
-  while (value->producer >= 0) {
+  while (value && value->producer >= 0) {
     const struct node *node = graph->nodes[value->producer];
     if (strcmp(node->op->name, "Identity") != 0 && strcmp(node->op->name, "Reshape") != 0)
       return node->op->name;

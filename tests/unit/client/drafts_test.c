@@ -95,6 +95,22 @@ static void an_output_of_one_number_is_the_loss_and_its_inputs_are_columns(void 
   onnx_build_fini(&build);
 }
 
+static void a_model_without_outputs_is_refused(void **state) {
+  struct onnx_build build;
+  struct task task;
+  struct err err = ERR_NONE;
+  size_t size;
+  const void *bytes;
+  (void)state;
+  onnx_build_init(&build, 17);
+  onnx_build_input(&build, "x", DIMS(-1, 4));
+  onnx_build_node(&build, "Relu", NULL, "x", "y");
+  bytes = onnx_build_pack(&build, &size);
+  assert_int_equal(task_find(bytes, size, &task, &err), ERR_INVALID);
+  task_fini(&task);
+  onnx_build_fini(&build);
+}
+
 /* A Reshape to [2,4] fits a batch of 2 alone. */
 static void a_model_that_was_exported_for_one_batch_is_given_it(void **state) {
   struct onnx_build build;
@@ -185,6 +201,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_loss_follows_from_how_a_model_ends),
       cmocka_unit_test(an_output_of_one_number_is_the_loss_and_its_inputs_are_columns),
+      cmocka_unit_test(a_model_without_outputs_is_refused),
       cmocka_unit_test(a_model_that_was_exported_for_one_batch_is_given_it),
       cmocka_unit_test(a_microbatch_takes_no_more_memory_than_a_gibibyte),
       cmocka_unit_test(fields_of_a_csv_file_are_features_but_for_its_label),

@@ -26,7 +26,7 @@ static void say_what_hangs_locked(struct run *run) {
         LOG_ERROR, "worker", "executor_hangs",
         "run=%s executor=%d step=%llu index=%u seconds=%.1f: its step is over, and it does not come back; "
         "this worker does nothing else until then",
-        run->load->run, i, (unsigned long long)work->version, work->index, clock_seconds(now_ns - since_ns));
+        run->load->run, i, (unsigned long long)work->step, work->index, clock_seconds(now_ns - since_ns));
   }
 }
 

@@ -163,7 +163,7 @@ void run_leave_locked(struct run *run) {
   if (run->phase == RUN_JOINING)
     run_set_phase_locked(run, RUN_IDLE);
   pthread_cond_broadcast(&run->changed);
-  while (run->weights->current->readers > 0 || run->weights->next->readers > 0)
+  while (weights_are_read(run->weights))
     pthread_cond_wait(&run->changed, &run->lock);
   edges_close_locked(run);
   run->relay = NULL; /* nobody else aborts it from here on */
@@ -219,27 +219,27 @@ static void run_arrive_locked(struct run *run) {
     run_begin_locked(run);
 }
 
-/* Asks for every block of the version where the servers are. */
+/* Asks for every block of the version that the servers' step is computed from. */
 static void run_begin_locked(struct run *run) {
   uint32_t blocks = run->loaded.model->n_blocks;
-  uint64_t version = run->lowest;
+  uint64_t step = run->lowest, version = mode_version(&run->mode, step);
   struct err err;
-  if (version > run->loaded.plan.steps) {
+  if (step > run->loaded.plan.steps) {
     err_set(&err, ERR_CORRUPT, "the servers are at version %llu, the run ends with %llu",
-            (unsigned long long)version, (unsigned long long)run->loaded.plan.steps);
+            (unsigned long long)step, (unsigned long long)run->loaded.plan.steps);
     run_fail_locked(run, &err, false);
     return;
   }
   if (run_is_team_over_locked(run))
     return;
   log_event(LOG_INFO, "worker", "joined", "run=%s version=%llu servers=%zu", run->load->run,
-            (unsigned long long)version, run->applied->n_servers);
+            (unsigned long long)step, run->applied->n_servers);
   placement_compute(run->block_elems, blocks, (uint32_t)run->applied->n_servers, run->owner);
   run_set_phase_locked(run, RUN_WORKING);
-  steps_join(run, version);
+  steps_join(run, step);
   edges_open_locked(run);
   if (run->relay)
-    relay_start(run->relay, version);
+    relay_start(run->relay, step);
   pthread_cond_broadcast(&run->changed);
   for (uint32_t b = 0; b < blocks; b++)
     if (run->roles[b] != BLOCK_ABSENT)

@@ -322,6 +322,7 @@ static bool make_room(const struct run *run) {
 static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
   struct load_options options = run_load_options(run);
   const struct model *model;
+  struct mode mode;
   run->is_crowded = are_others_beside(run);
   while (loaded_open(&options, run->load, &run->loaded, is_bad_input, err)) {
     if (err->code != ERR_NO_MEMORY || !make_room(run))
@@ -337,8 +338,9 @@ static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
   run->roles = mem_new(model->n_blocks);
   for (uint32_t b = 0; b < model->n_blocks; b++)
     run->block_elems[b] = model->blocks[b].elems;
-  steps_init(run);
-  if (weights_new(model, &run->weights, err) || run_make_programs(run, is_bad_input, err))
+  mode = mode_of(run->loaded.spec);
+  steps_init(run, &mode);
+  if (weights_new(model, run->bounds.sets, &run->weights, err) || run_make_programs(run, is_bad_input, err))
     goto out;
   weights_pin(run->weights, run->options.backend); /* by the devices that programs are on now */
   loader_pin(run->loaded.loader, run->options.backend);

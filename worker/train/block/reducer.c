@@ -18,7 +18,7 @@ struct reducer_block {
   uint8_t *parts; /* enum part_state[microbatches] */
   struct held_part *held;
   int n_held, held_capacity;
-  bool is_awaited; /* a reply with the next version is on its way */
+  bool is_awaited; /* a reply with the next version is on its way, or the step brings none */
 };
 
 struct reducer {
@@ -62,11 +62,11 @@ void reducer_free(struct reducer *reducer) {
   free(reducer);
 }
 
-void reducer_begin(struct reducer *reducer, const bool *mine) {
+void reducer_begin(struct reducer *reducer, const bool *mine, bool brings_version) {
   reducer_drop_held(reducer);
   memset(reducer->parts, PART_NONE, (size_t)reducer->options.blocks * reducer->options.microbatches);
   for (uint32_t b = 0; b < reducer->options.blocks; b++)
-    reducer->blocks[b].is_awaited = false;
+    reducer->blocks[b].is_awaited = !brings_version;
   reducer_assign(reducer, mine);
 }
 

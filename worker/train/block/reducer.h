@@ -19,7 +19,7 @@ struct reducer_send {
   uint32_t block;
   struct tree_node node;
   struct buffer *buffer; /* now the receiver's; NULL: nothing is owed, pull the next version instead */
-  bool wait;             /* the last part owed of this block: its reply is the next version */
+  bool wait;             /* the last part owed of this block: its reply is the version that the step brings */
 };
 
 /* What a worker has to do with a block. Of those that it owns it delivers parts; those that it holds besides
@@ -40,8 +40,9 @@ struct reducer *reducer_new(const struct reducer_options *options);
 void reducer_free(struct reducer *reducer); /* drops what is held; NULL is ignored */
 
 /* A new step: nothing is delivered yet, what was held is dropped. mine: bool[microbatches], those that this
-   worker will deliver; copied. Sends a pull for each block when there are none. */
-void reducer_begin(struct reducer *reducer, const bool *mine);
+   worker will deliver; copied. brings_version: the last part of each block waits for the version that the
+   step brings, and where there is no part, a pull is sent. Else nothing waits. */
+void reducer_begin(struct reducer *reducer, const bool *mine, bool brings_version);
 
 /* Other microbatches are to be delivered than were told before; those under way must be among them. Sends the
    parts that now wait in vain, and pulls of blocks of which nothing is owed and no reply is awaited. */

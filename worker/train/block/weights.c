@@ -35,23 +35,28 @@ static void set_point(struct weights_set *set, const struct model *model) {
   }
 }
 
-int weights_new(const struct model *model, struct weights **out, struct err *err) {
+int weights_new(const struct model *model, uint32_t n_sets, struct weights **out, struct err *err) {
   struct weights *weights = mem_new(sizeof *weights);
+  bool is_well = true;
   weights->model = model;
   weights->n_held = model->n_blocks;
+  weights->sets = mem_new(n_sets * sizeof *weights->sets);
+  weights->n_sets = n_sets;
   weights->current = &weights->sets[0];
   weights->next = &weights->sets[1];
-  if (!set_init(&weights->sets[0], model) || !set_init(&weights->sets[1], model)) {
+  for (uint32_t i = 0; i < n_sets && is_well; i++)
+    is_well = set_init(&weights->sets[i], model);
+  if (!is_well) {
     weights_free(weights);
-    return err_set(err, ERR_NO_MEMORY, "two versions of the weights need %llu bytes",
-                   (unsigned long long)((model->param_elems + model->row_elems) * 2 * sizeof(float)));
+    return err_set(err, ERR_NO_MEMORY, "%u versions of the weights need %llu bytes", n_sets,
+                   (unsigned long long)((model->param_elems + model->row_elems) * n_sets * sizeof(float)));
   }
   *out = weights;
   return 0;
 }
 
 static void weights_unpin(struct weights *weights) {
-  for (int i = 0; i < WEIGHTS_VERSIONS && weights->pinned_by; i++) {
+  for (uint32_t i = 0; i < weights->n_sets && weights->pinned_by; i++) {
     for (int r = 0; r < weights->n_pinned; r++)
       weights->pinned_by->unpin((char *)weights->sets[i].params + weights->pinned[r].begin);
     weights->pinned_by->unpin(weights->sets[i].state);
@@ -63,7 +68,7 @@ void weights_free(struct weights *weights) {
   if (!weights)
     return;
   weights_unpin(weights);
-  for (int i = 0; i < WEIGHTS_VERSIONS; i++) {
+  for (uint32_t i = 0; i < weights->n_sets; i++) {
     if (weights->device_memory)
       weights->device_memory->free(weights->device, weights->sets[i].device_params);
     free(weights->sets[i].params);
@@ -72,6 +77,7 @@ void weights_free(struct weights *weights) {
     free(weights->sets[i].eval_values);
     free(weights->sets[i].blocks);
   }
+  free(weights->sets);
   free(weights);
 }
 
@@ -109,7 +115,7 @@ void weights_pin(struct weights *weights, const struct backend_def *backend) {
   if (!backend->pin)
     return;
   find_pinned(weights);
-  for (int i = 0; i < WEIGHTS_VERSIONS; i++) {
+  for (uint32_t i = 0; i < weights->n_sets; i++) {
     for (int r = 0; r < weights->n_pinned; r++)
       backend->pin((char *)weights->sets[i].params + weights->pinned[r].begin, weights->pinned[r].size_bytes);
     backend->pin(weights->sets[i].state, weights->model->row_elems * sizeof(float));
@@ -119,18 +125,20 @@ void weights_pin(struct weights *weights, const struct backend_def *backend) {
 
 int weights_use_device(struct weights *weights, const struct device_memory *memory, int device,
                        struct err *err) {
-  void *params[2];
   size_t size_bytes = weights->model->param_elems * sizeof(float);
+  uint32_t n = 0;
+  void *params;
   if (weights->device_memory)
     return ERR_OK;
-  if (memory->new (device, size_bytes, &params[0], err))
-    return err->code;
-  if (memory->new (device, size_bytes, &params[1], err)) {
-    memory->free(device, params[0]);
+  while (n < weights->n_sets && memory->new (device, size_bytes, &params, err) == 0)
+    weights->sets[n++].device_params = params;
+  if (n < weights->n_sets) {
+    while (n-- > 0) {
+      memory->free(device, weights->sets[n].device_params);
+      weights->sets[n].device_params = NULL;
+    }
     return err->code;
   }
-  for (int i = 0; i < WEIGHTS_VERSIONS; i++)
-    weights->sets[i].device_params = params[i];
   weights->device_memory = memory;
   weights->device = device;
   return ERR_OK;
@@ -155,7 +163,7 @@ void weights_open_next(struct weights *weights, uint64_t version, bool is_on_dev
 }
 
 struct weights_set *weights_find(struct weights *weights, uint64_t version) {
-  for (int i = 0; i < WEIGHTS_VERSIONS; i++)
+  for (uint32_t i = 0; i < weights->n_sets; i++)
     if (weights->sets[i].is_open && weights->sets[i].version == version)
       return &weights->sets[i];
   return NULL;
@@ -206,18 +214,34 @@ bool weights_next_is_complete(const struct weights *weights) {
   return weights->next->is_open && weights->next->n_filled == weights->n_held;
 }
 
+/* The set behind the next one in turn. */
+static struct weights_set *oldest_set(const struct weights *weights) {
+  return &weights->sets[(uint32_t)(weights->next - weights->sets + 1) % weights->n_sets];
+}
+
+bool weights_may_advance(const struct weights *weights) {
+  return weights_next_is_complete(weights) && oldest_set(weights)->readers == 0;
+}
+
 void weights_advance(struct weights *weights) {
-  struct weights_set *old = weights->current;
-  CHECK(weights_next_is_complete(weights) && old->readers == 0);
+  struct weights_set *oldest = oldest_set(weights);
+  CHECK(weights_may_advance(weights));
   weights->current = weights->next;
-  weights->next = old;
-  old->is_open = false;
+  weights->next = oldest;
+  oldest->is_open = false;
+}
+
+bool weights_are_read(const struct weights *weights) {
+  for (uint32_t i = 0; i < weights->n_sets; i++)
+    if (weights->sets[i].readers > 0)
+      return true;
+  return false;
 }
 
 void weights_clear(struct weights *weights) {
-  CHECK(weights->current->readers == 0 && weights->next->readers == 0);
-  weights->current->is_open = false;
-  weights->next->is_open = false;
+  CHECK(!weights_are_read(weights));
+  for (uint32_t i = 0; i < weights->n_sets; i++)
+    weights->sets[i].is_open = false;
 }
 
 bool weights_is_ready(const struct weights_set *set, struct block_range range) {

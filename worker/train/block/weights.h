@@ -1,6 +1,6 @@
-/* The weights that a worker computes with: the complete version of the present step, and the next version,
-   which fills block by block while the first layers already read it. There is memory for two versions, no
-   more.
+/* The weights that a worker computes with: complete versions, of which the newest is the current one, and the
+   next version, which fills block by block while the first layers already read it. There is memory for as
+   many versions as the run's mode says, no more: each next one takes the place of the oldest.
 
    Executions read a version in host memory. In a group whose members exchange on devices they read its
    parameters on the device: blocks that come from the servers land in host memory, and count as filled once
@@ -32,8 +32,6 @@ struct weights_set {
   int readers; /* executions that read it: it is not opened anew before they end */
 };
 
-enum { WEIGHTS_VERSIONS = 2 };
-
 /* Bytes of a version's parameters. */
 struct weights_range {
   size_t begin, size_bytes;
@@ -41,7 +39,8 @@ struct weights_range {
 
 struct weights {
   const struct model *model;
-  struct weights_set sets[WEIGHTS_VERSIONS];
+  struct weights_set *sets; /* [n_sets]: versions in turn */
+  uint32_t n_sets;
   struct weights_set *current; /* open: every block is filled */
   struct weights_set *next;
   const uint8_t *roles; /* enum block_role[n_blocks]; NULL: all blocks are held */
@@ -54,17 +53,17 @@ struct weights {
   int device;
 };
 
-/* Errors: NO_MEMORY with the bytes needed. model outlives it. */
-int weights_new(const struct model *model, struct weights **out, struct err *err);
+/* Of n_sets versions, two at least. Errors: NO_MEMORY with the bytes needed. model outlives it. */
+int weights_new(const struct model *model, uint32_t n_sets, struct weights **out, struct err *err);
 void weights_free(struct weights *weights); /* NULL is ignored */
 /* Versions have only blocks that are not BLOCK_ABSENT in roles[n_blocks], which outlives the weights: memory
    of others is not touched. Before the first version is opened. */
 void weights_hold(struct weights *weights, const uint8_t *roles);
-/* Pins both versions, where the backend can: once. Of parameters what is held, since pinning touches it:
+/* Pins all versions, where the backend can: once. Of parameters what is held, since pinning touches it:
    after weights_hold. */
 void weights_pin(struct weights *weights, const struct backend_def *backend);
 
-/* Makes memory for both versions' parameters on the device. A second call for the same device does nothing.
+/* Makes memory for all versions' parameters on the device. A second call for the same device does nothing.
    Errors: those of memory->new; no memory is kept then. */
 int weights_use_device(struct weights *weights, const struct device_memory *memory, int device,
                        struct err *err);
@@ -84,7 +83,7 @@ void weights_land(struct weights *weights, uint32_t block);
 /* The block is where executions read it. */
 void weights_fill(struct weights *weights, uint32_t block);
 
-/* The set that holds or receives the version; NULL if neither does. */
+/* The set that holds or receives the version; NULL if none does. */
 struct weights_set *weights_find(struct weights *weights, uint64_t version);
 /* Where the block lands, and where it is read: in a set in host memory the same. */
 float *weights_landing(const struct weights *weights, const struct weights_set *set, uint32_t block);
@@ -94,11 +93,14 @@ bool weights_has_landed(const struct weights_set *set, uint32_t block);
 
 bool weights_next_is_complete(const struct weights *weights);
 
-/* The complete next set becomes the current one. The set that was current, which must have no readers,
-   becomes the next, closed. */
+/* Whether the next set is complete, and nobody reads the oldest one, which is to be filled after it. */
+bool weights_may_advance(const struct weights *weights);
+/* The complete next set becomes the current one. The oldest one, which must have no readers, becomes the
+   next, closed. */
 void weights_advance(struct weights *weights);
 
-/* Forgets both versions. Neither has readers or claimed blocks. */
+bool weights_are_read(const struct weights *weights); /* any version */
+/* Forgets all versions. None has readers or claimed blocks. */
 void weights_clear(struct weights *weights);
 
 /* True if the blocks of a tensor are all there. */

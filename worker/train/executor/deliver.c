@@ -26,9 +26,9 @@ static struct buffer *deliver_step(struct task *task, struct delivery *delivery)
   pthread_mutex_lock(&run->lock);
   task_check_current_locked(task);
   if (!task->is_dropped)
-    sibling = reducer_take(run->reducer, block, &delivery->node);
+    sibling = reducer_take(steps_reducer(run, task->work.step), block, &delivery->node);
   if (!task->is_dropped && !sibling && delivery->sum &&
-      reducer_place(run->reducer, block, delivery->node, delivery->sum, &send)) {
+      reducer_place(steps_reducer(run, task->work.step), block, delivery->node, delivery->sum, &send)) {
     delivery->is_to_send = true;
     delivery->item = task_sum_item(task, block, &send);
     delivery->item.buffer = delivery->sum;
@@ -162,7 +162,7 @@ void executor_deliver_gradient(struct executor *executor, int p, const float *gr
                                   .name = param->name,
                                   .begin_ns = begin_ns,
                                   .end_ns = trace_now_ns(),
-                                  .step = task->work.version,
+                                  .step = task->work.step,
                                   .index = task->work.index});
 }
 

@@ -58,19 +58,21 @@ static void parts_send_alone(struct executor *executor) {
 static void parts_ask(struct executor *executor) {
   struct run *run = executor->run;
   struct task *task = executor->task;
+  struct reducer *reducer;
   if (task->work.is_extra) {
     parts_send_alone(executor);
     return;
   }
   pthread_mutex_lock(&run->lock);
   task_check_current_locked(task);
+  reducer = steps_reducer(run, task->work.step);
   for (int i = 0; i < executor->parts.n && !task->is_dropped; i++) {
     struct part *part = &executor->parts.list[i];
     struct reducer_send send;
-    part->sibling = reducer_take(run->reducer, part->block, &part->node);
+    part->sibling = reducer_take(reducer, part->block, &part->node);
     if (part->sibling || !part->is_checked)
       continue;
-    part->is_to_send = reducer_place(run->reducer, part->block, part->node, part->sum, &send);
+    part->is_to_send = reducer_place(reducer, part->block, part->node, part->sum, &send);
     if (part->is_to_send)
       part->item = task_sum_item(task, part->block, &send);
     else

@@ -171,19 +171,17 @@ void edges_fill_unreached_locked(struct run *run, Weir__RunCounters *counters, s
 
 static struct boundary_key key_of(const struct task *task) {
   return (struct boundary_key){.is_chunk = task->work.kind == WORK_CHUNK,
-                               .step = task->work.version,
+                               .step = task->work.step,
                                .index = task->work.index,
                                .execution = task->execution};
 }
 
 /* The step of a message against where this worker is. False: the message cannot be taken now. */
 static bool step_fits_locked(struct run *run, uint64_t step, struct err *err) {
-  const struct weights *weights = run->weights;
-  bool has_current = weights->current->is_open;
-  uint64_t here = has_current ? weights->current->version : weights->next->version;
-  bool is_next = has_current && step == here + 1 && weights->next->is_open;
-  bool is_owed = run->current->microbatches.n_owed + run->current->chunks.n_owed > 0;
-  if (step == here || (is_next && !is_owed))
+  bool has_current = run->weights->current->is_open;
+  const struct step_tasks *tasks = steps_find(run, step);
+  uint64_t here = run->first_step;
+  if (tasks && (step == here || tasks->is_begun || !steps_are_owed(run)))
     return true;
   if (step < here) {
     err_set(err, ERR_DROPPED, "step %llu is over: this worker is at %llu", (unsigned long long)step,
@@ -208,7 +206,7 @@ static bool step_is_due_locked(const struct run *run, const struct boundary_key 
 
 /* Whether a message of the task is wanted: of one that is owed here, or of one that waits for more. */
 static bool is_wanted_locked(const struct run *run, const struct boundary_key *key, bool is_from_above) {
-  const struct version_tasks *tasks = steps_find(run, key->step);
+  const struct step_tasks *tasks = steps_find(run, key->step);
   const struct task_list *list = key->is_chunk ? &tasks->chunks : &tasks->microbatches;
   bool is_begun = tasks_is_begun(list, key->index);
   return is_from_above ? is_begun : tasks_is_owed(list, key->index) || (key->is_chunk && is_begun);
@@ -315,14 +313,15 @@ bool edges_next_locked(struct run *run, struct work *work) {
     if (!inbox_next(inboxes[i], &key) || key.execution > 0)
       continue;
     *work = (struct work){
-        .kind = key.is_chunk ? WORK_CHUNK : WORK_MICROBATCH, .index = key.index, .version = key.step};
+        .kind = key.is_chunk ? WORK_CHUNK : WORK_MICROBATCH, .index = key.index, .step = key.step};
+    work->version = steps_version(run, work->step, work->kind);
     return true;
   }
   return false;
 }
 
 void edges_begin_locked(struct run *run, const struct work *work, bool is_begun) {
-  struct boundary_key key = {work->kind == WORK_CHUNK, work->version, work->index, 0};
+  struct boundary_key key = {work->kind == WORK_CHUNK, work->step, work->index, 0};
   struct inbox *inbox = key.is_chunk ? &run->edges->below.evals : &run->edges->below.train;
   if (is_begun)
     inbox_take(inbox, &key);

@@ -65,7 +65,7 @@ static bool eval_execute(struct executor *executor) {
                                   .inputs = (const void *const *)task->batch->inputs,
                                   .weights = task->work.set->eval_values,
                                   .weights_version = executor_weights_version(executor),
-                                  .context = {run->loaded.plan.seed, task->work.version, 0},
+                                  .context = {run->loaded.plan.seed, task->work.step, 0},
                                   .on_value = on_eval_value,
                                   .before_weight = executor_before_eval_weight,
                                   .receive = on_eval_receive,
@@ -162,7 +162,7 @@ static void eval_push(struct executor *executor) {
   transfers_start(run->transfers, &(struct transfer_item){.kind = TRANSFER_PUSH,
                                                           .server = run->owner[block],
                                                           .block = block,
-                                                          .version = task->work.version,
+                                                          .step = task->work.step,
                                                           .node = {task->work.index, 0},
                                                           .is_evaluation = true,
                                                           .buffer = evaluation->row});

@@ -129,7 +129,7 @@ static void executor_trace(const struct executor *executor, uint64_t begin_ns) {
                                   .name = name,
                                   .begin_ns = begin_ns,
                                   .end_ns = trace_now_ns(),
-                                  .step = work->version,
+                                  .step = work->step,
                                   .index = work->index});
 }
 
@@ -268,7 +268,7 @@ static void executor_wait(struct executor *executor, bool (*is_met)(const struct
                                   .name = what,
                                   .begin_ns = begin_ns,
                                   .end_ns = trace_now_ns(),
-                                  .step = task->work.version,
+                                  .step = task->work.step,
                                   .index = task->work.index});
 }
 

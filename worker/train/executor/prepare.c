@@ -56,7 +56,7 @@ static size_t executor_spare_bytes(const struct executor *executor) {
   const struct run *run = executor->run;
   const struct model *model = run->loaded.model;
   bool has_versions = executor->index == 0 && strcmp(run->loaded.spec->train->collective, "nccl") == 0;
-  uint64_t elems = has_versions ? model->param_elems * WEIGHTS_VERSIONS : 0;
+  uint64_t elems = has_versions ? model->param_elems * run->bounds.sets : 0;
   for (int p = 0; p < model->n_params; p++)
     if (executor->team->n_stages == 1 ||
         model_cuts_stage(&run->cuts, model->train, model->params[p].grad) == executor->stage)

@@ -38,7 +38,7 @@ void task_fail_err(struct task *task, const struct err *err) {
   const struct work *work = &task->work;
   struct err full = *err;
   err_prefix(&full, "%s %u of %s %llu", work->kind == WORK_CHUNK ? "evaluation chunk" : "microbatch",
-             work->index, work->kind == WORK_CHUNK ? "version" : "step", (unsigned long long)work->version);
+             work->index, work->kind == WORK_CHUNK ? "version" : "step", (unsigned long long)work->step);
   task_fail_data(task, &full);
 }
 
@@ -71,7 +71,8 @@ struct transfer_item task_sum_item(const struct task *task, uint32_t block, cons
   return (struct transfer_item){.kind = TRANSFER_PUSH,
                                 .server = task->run->owner[block],
                                 .block = block,
-                                .version = task->work.version,
+                                .step = task->work.step,
+                                .version = mode_reply(&task->run->mode, task->work.step),
                                 .node = send->node,
                                 .wait = send->wait};
 }
@@ -99,8 +100,8 @@ bool task_lose_sum(struct task *task, uint32_t block, struct tree_node node) {
   if (!task->is_dropped && run->outlet)
     is_lost = false;
   else if (!task->is_dropped) {
-    reducer_lose(run->reducer, block, node);
-    steps_compute_alone(run, task->work.version, node);
+    reducer_lose(steps_reducer(run, task->work.step), block, node);
+    steps_compute_alone(run, task->work.step, node);
   }
   pthread_mutex_unlock(&run->lock);
   return is_lost;

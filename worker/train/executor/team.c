@@ -122,7 +122,7 @@ static void team_end(struct team *team, int slot) {
     metric_add(METRIC_MICROBATCHES, 1);
   }
   if (!task->is_dropped && task->work.kind == WORK_MICROBATCH && !task->work.is_extra)
-    team_times_add(&team->times, task->work.version);
+    team_times_add(&team->times, task->work.step);
   if (task->is_dropped && run->edges && run->phase == RUN_WORKING)
     run->must_rejoin = true; /* the others go on without the task */
   edges_forget_locked(run, task, task->execution);

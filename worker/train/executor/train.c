@@ -172,7 +172,7 @@ static void train_open(struct executor *executor) {
   const struct plan *plan = &run->loaded.plan;
   const struct label_rule *rule = &run->loaded.model->labels;
   struct err err = ERR_NONE;
-  task->batch = loader_train(run->loaded.loader, task->work.version, task->work.index);
+  task->batch = loader_train(run->loaded.loader, task->work.step, task->work.index);
   task->n_left = executor->n_taps_here;
   task->row[METRIC_SAMPLES] = (float)plan->microbatch_samples;
   task->row[METRIC_DENOMINATOR] = (float)(plan->microbatch_samples * rule->sample_denominator);
@@ -203,13 +203,12 @@ void executor_train(struct executor *executor) {
   struct task *task = executor->task;
   const struct work *work = &task->work;
   bool is_backward = executor->turn.part == PIPELINE_BACKWARD;
-  const struct backend_run execution = {
-      .weights = work->set->train_values,
-      .weights_version = executor_weights_version(executor),
-      .context = {executor->run->loaded.plan.seed, work->version, work->index},
-      .place = on_train_place,
-      .after_values = on_train_values,
-      .before_weight = executor_before_train_weight};
+  const struct backend_run execution = {.weights = work->set->train_values,
+                                        .weights_version = executor_weights_version(executor),
+                                        .context = {executor->run->loaded.plan.seed, work->step, work->index},
+                                        .place = on_train_place,
+                                        .after_values = on_train_values,
+                                        .before_weight = executor_before_train_weight};
   struct err err = ERR_NONE;
   if (executor->stage == executor->run->part.first && !is_backward)
     train_open(executor);

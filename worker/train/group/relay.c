@@ -155,8 +155,8 @@ int relay_agree(struct relay *relay, uint64_t *version, struct err *err) {
   return 0;
 }
 
-void relay_start(struct relay *relay, uint64_t version) {
-  relay->first_step = version;
+void relay_start(struct relay *relay, uint64_t step) {
+  relay->first_step = step;
   relay->is_started = true;
   CHECK(pthread_create(&relay->gatherer, NULL, relay_gather_main, relay) == 0);
   CHECK(pthread_create(&relay->spreader, NULL, relay_spread_main, relay) == 0);

@@ -24,8 +24,8 @@ int relay_open(struct run *run, bool (*is_cancelled)(void *run), struct relay **
    collective; CANCELLED after an abort. The lock is not held. */
 int relay_agree(struct relay *relay, uint64_t *version, struct err *err);
 
-/* Begins with the step of this version, which the run works on. A failure makes the run rejoin. */
-void relay_start(struct relay *relay, uint64_t version);
+/* Begins with this step, which the run works on. A failure makes the run rejoin. */
+void relay_start(struct relay *relay, uint64_t step);
 
 const struct group *relay_group(const struct relay *relay);
 /* Where the steps of the run give their parts. Good until relay_close. */

@@ -143,14 +143,14 @@ void gather_push(struct gatherer *gatherer, struct buffer **const *sums, int n) 
   struct transfer_item item = {.kind = TRANSFER_PULL,
                                .server = run->owner[gatherer->block],
                                .block = gatherer->block,
-                               .version = gatherer->step + 1};
+                               .step = gatherer->step,
+                               .version = mode_reply(&run->mode, gatherer->step)};
   int last = n - 1;
   while (last >= 0 && gatherer->are_unsound[gatherer->merged[last].index])
     last--;
   if (last < 0)
     transfers_start(run->transfers, &item);
   item.kind = TRANSFER_PUSH;
-  item.version = gatherer->step;
   for (int k = 0; k < n; k++) {
     const struct group_part *part = &gatherer->merged[k];
     if (gatherer->are_unsound[part->index]) {

@@ -37,7 +37,7 @@ void *relay_spread_main(void *argument) {
   trace_thread("spread", relay->run->trace_number);
   for (uint64_t step = relay->first_step; is_well && step < relay->run->loaded.plan.steps; step++)
     for (uint32_t b = 0; b < relay->plan.n_buckets && is_well; b++) {
-      spreader.version = step + 1;
+      spreader.version = mode_reply(&relay->run->mode, step);
       spreader.bucket = &relay->plan.buckets[b];
       spreader.is_owner = (int)spreader.bucket->owner == relay->group.rank;
       find_ranges(&spreader);

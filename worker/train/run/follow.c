@@ -7,8 +7,7 @@
    hangs perhaps, would keep it from the next. */
 static bool is_at_rest(const struct run *run) {
   const struct weights *weights = run->weights;
-  return weights->current->is_open && weights->current->readers == 0 && weights->next->readers == 0 &&
-         !weights_next_is_complete(weights);
+  return weights->current->is_open && !weights_are_read(weights) && !weights_next_is_complete(weights);
 }
 
 void follow_begin(struct run *run) {

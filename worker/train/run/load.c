@@ -10,6 +10,7 @@
 #include "common/base/memory.h"
 #include "common/base/memory_available.h"
 #include "common/base/message.h"
+#include "common/modes/mode.h"
 #include "model/stages/cuts.h"
 #include "worker/backend/plugin.h"
 #include "worker/trace/trace.h"
@@ -52,7 +53,8 @@ int loaded_open(const struct load_options *options, const Weir__LoadRun *load, s
     return err_set(err, ERR_INVALID, "run '%s': the order to load it has no spec", load->run);
   else
     out->spec = message_copy(load->spec);
-  if (!has_data && spec_check(out->spec, err) == 0 && check_abilities(options, out->spec->train, err))
+  if (!has_data && spec_check(out->spec, err) == 0 && mode_check(out->spec, err) == 0 &&
+      check_abilities(options, out->spec->train, err))
     goto out; /* another worker may be able */
   if (err->code || loaded_open_data(options, out, err)) {
     *is_bad_input = is_input_error(err);
@@ -173,10 +175,12 @@ static struct load_memory device_memory(const struct load_options *options, cons
                                .batch = loaded->plan.batch,
                                .microbatch_samples = (uint64_t)loaded->plan.microbatch_samples,
                                .available_bytes = options->device_bytes[executor]};
+  struct mode mode;
   memory.device = *name = mem_printf(PLUGIN_BACKEND ":%d", options->devices[executor]);
   model_memory(loaded->model, &memory.model);
+  mode = mode_of(loaded->spec);
   if (executor == 0 && strcmp(loaded->spec->train->collective, "nccl") == 0)
-    memory.versions = WEIGHTS_VERSIONS;
+    memory.versions = mode_bounds(&mode).sets;
   if (strcmp(loaded->spec->train->precision, "bf16") == 0) {
     memory.model.train_bytes /= 2;
     memory.model.eval_bytes /= 2;
@@ -216,7 +220,9 @@ static void keep_stages(const struct load_options *options, const struct loaded 
 
 /* Of this machine, of which the run is then promised what it needs, and of GPUs. */
 static int check_memory(const struct load_options *options, struct loaded *loaded, struct err *err) {
+  struct mode mode = mode_of(loaded->spec);
   struct load_memory memory = {.executors = options->devices ? 0 : options->executors,
+                               .versions = mode_bounds(&mode).sets,
                                .has_eval = loaded->eval != NULL,
                                .batch = loaded->plan.batch,
                                .microbatch_samples = (uint64_t)loaded->plan.microbatch_samples};

@@ -1,9 +1,9 @@
-/* A run's memory on a worker: what the model holds of its file, two versions of the run's weights, sums of
+/* A run's memory on a worker: what the model holds of its file, versions of the run's weights, sums of
    gradients, and of each executor its activations and the weights that it keeps in its own layouts. On a GPU:
    what its two programs hold, each with weights of its own, and the versions of a group on devices. */
 #include "worker/train/run/load_memory.h"
 
-enum { WEIGHT_VERSIONS = 2, GRADIENT_SUMS = 1 };
+enum { GRADIENT_SUMS = 1 };
 
 static double bytes_to_mebibytes(double bytes) {
   return bytes / (1 << 20);
@@ -15,7 +15,7 @@ static double fixed_bytes(const struct load_memory *memory) {
   double parameters = (double)memory->model.gradients_bytes;
   if (memory->device)
     return weights * (memory->has_eval ? 2 : 1) + parameters * memory->versions + kept;
-  return (double)memory->model.file_bytes + parameters * (WEIGHT_VERSIONS + GRADIENT_SUMS) +
+  return (double)memory->model.file_bytes + parameters * (memory->versions + GRADIENT_SUMS) +
          kept * memory->executors;
 }
 

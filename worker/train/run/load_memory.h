@@ -10,7 +10,7 @@ struct load_memory {
   const char *device; /* whose memory it is: "cuda:0"; NULL: this machine's */
   int executors;      /* that compute in it: one on a GPU; 0: only weights and sums are kept */
   bool has_eval;
-  int versions; /* of the weights that a group keeps on the device, besides those of programs */
+  uint32_t versions; /* of the weights, by the mode: in host memory; those that a group keeps on the device */
   uint64_t batch, microbatch_samples;
   uint64_t available_bytes; /* of a GPU: all that it has */
 };

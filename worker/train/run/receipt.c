@@ -24,7 +24,6 @@ static void take_version(struct run *run, uint64_t version) {
 void receipt_received(void *user, const struct transfer_item *item, uint64_t version,
                       const struct rpc_bytes *bytes) {
   struct run *run = user;
-  uint64_t expected = item->version + (item->kind == TRANSFER_PUSH);
   float *place = NULL;
   struct err err;
   if (item->kind == TRANSFER_VERSIONS) {
@@ -34,10 +33,11 @@ void receipt_received(void *user, const struct transfer_item *item, uint64_t ver
   pthread_mutex_lock(&run->lock);
   run->totals.received_bytes += rpc_bytes_size(bytes);
   metric_add(METRIC_WORKER_RECEIVED, rpc_bytes_size(bytes));
-  if (version != expected || rpc_bytes_size(bytes) != run->block_elems[item->block] * sizeof(float)) {
+  if (version != mode_answer(&run->mode, item->version, version) ||
+      rpc_bytes_size(bytes) != run->block_elems[item->block] * sizeof(float)) {
     err_set(&err, ERR_CORRUPT, "%s answered block %u with version %llu in %zu bytes, expected %llu in %zu",
             transfers_address(run->transfers, item->server), item->block, (unsigned long long)version,
-            rpc_bytes_size(bytes), (unsigned long long)expected,
+            rpc_bytes_size(bytes), (unsigned long long)item->version,
             run->block_elems[item->block] * sizeof(float));
     run_fail_locked(run, &err, false);
   } else

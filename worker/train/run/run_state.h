@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "common/modes/mode.h"
 #include "model/stages/cuts.h"
 #include "worker/train/block/block_map.h"
 #include "worker/train/block/block_pool.h"
@@ -60,10 +61,20 @@ struct totals {
   uint64_t received_bytes;
 };
 
-/* The tasks of one version; beside the weights_set of that version. */
-struct version_tasks {
+/* What is computed of one step: the microbatches of its batch, and chunks, where the version of the same
+   number is evaluated. */
+struct step_tasks {
+  uint64_t step;
   struct task_list microbatches, chunks;
-  bool is_due; /* gradients are computed from it. A hold that comes later is too late for it. */
+  struct extras extra_microbatches, extra_chunks;
+  bool is_due;   /* its gradients are computed. A hold that comes later is too late for it. */
+  bool is_begun; /* what it is computed from is all here: its gradients may be pushed, by its reducer */
+};
+
+/* To whom a reducer's parts go. */
+struct step_sends {
+  struct run *run;
+  uint64_t step; /* that the reducer is of */
 };
 
 /* Where sums of gradients go while workers of one host reduce among themselves (worker/train/group/relay.h).
@@ -126,7 +137,7 @@ struct run {
   bool is_group_told;               /* the coordinator knows that the applied view's group has ended */
   bool is_unreached_told;           /* the coordinator knows that we do not reach all servers */
   uint64_t incarnation;             /* of the applied view */
-  uint64_t hold;                    /* likewise: no version from it on becomes due; 0: there is none */
+  uint64_t hold;                    /* likewise: no step from it on becomes due; 0: there is none */
   bool must_rejoin;                 /* a server is elsewhere in the run: begin again where the servers are */
   int setbacks;                     /* rejoins in a row without a new version; the pauses before them grow */
   int drops;                        /* those of them, in a row, because dropped_version was dropped */
@@ -145,13 +156,16 @@ struct run {
   struct transfers *transfers;
   uint32_t *owner; /* [n_blocks]: the block's server, an index in applied->servers */
   struct weights *weights;
-  struct reducer *reducer; /* of the step of weights->current */
+  struct mode mode;
+  struct mode_bounds bounds; /* the mode's */
+  uint64_t first_step;       /* the first that may not be over */
+  uint32_t n_steps;          /* that are open from it on */
+  struct step_tasks *steps;  /* [bounds.rounds + 1]: step s at s % that */
+  struct reducer **reducers; /* [bounds.rounds]: likewise, of steps that are begun */
+  struct step_sends *sends;  /* [bounds.rounds]: of each reducer */
   struct transfer_item
       *unsent; /* its parts that are to be sent, once an executor has copied them to the host */
   int n_unsent, unsent_capacity;
-  struct version_tasks *current, *next;
-  struct version_tasks versions[2];
-  struct extras extra_microbatches, extra_chunks; /* of weights->current */
   struct follow follow;
 };
 

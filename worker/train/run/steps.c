@@ -9,20 +9,66 @@
 
 static void steps_advance(struct run *run);
 
-static void version_tasks_assign(const struct run *run, struct version_tasks *tasks, uint64_t version) {
+static struct step_tasks *step_at(const struct run *run, uint64_t step) {
+  return &run->steps[step % (run->bounds.rounds + 1)];
+}
+
+static uint64_t steps_end_of(const struct run *run) {
+  return run->first_step + run->n_steps;
+}
+
+static bool is_open(const struct run *run, uint64_t step) {
+  return step >= run->first_step && step < steps_end_of(run);
+}
+
+struct reducer *steps_reducer(const struct run *run, uint64_t step) {
+  return run->reducers[step % run->bounds.rounds];
+}
+
+/* The lowest step that is not known to be over: whoever has all of a version knows that the steps before it
+   are. */
+static uint64_t steps_lowest(const struct run *run) {
+  const struct weights *weights = run->weights;
+  uint64_t complete = weights_next_is_complete(weights) ? weights->next->version : 0;
+  return complete > run->first_step ? complete : run->first_step;
+}
+
+/* Whether all of the version is here. */
+static bool has_version(const struct run *run, uint64_t version) {
+  return run->weights->current->is_open && version <= run->weights->current->version;
+}
+
+uint64_t steps_version(const struct run *run, uint64_t step, enum work_kind kind) {
+  return kind == WORK_CHUNK ? step : mode_version(&run->mode, step);
+}
+
+static void step_tasks_assign(const struct run *run, struct step_tasks *tasks) {
   const struct plan *plan = &run->loaded.plan;
-  tasks->is_due |= version < plan->steps && (run->hold == 0 || version < run->hold);
+  tasks->is_due |= tasks->step < plan->steps && (run->hold == 0 || tasks->step < run->hold);
   if (tasks->is_due)
     tasks_assign(&tasks->microbatches, run->share.microbatches);
-  if (plan_evaluates(plan, version))
+  if (tasks->step <= plan->steps && plan_evaluates(plan, tasks->step))
     tasks_assign(&tasks->chunks, run->share.chunks);
 }
 
-static void version_tasks_open(const struct run *run, struct version_tasks *tasks, uint64_t version) {
-  tasks_clear(&tasks->microbatches);
-  tasks_clear(&tasks->chunks);
-  tasks->is_due = false;
-  version_tasks_assign(run, tasks, version);
+/* Opens the steps that are computed from what is here, or fills. */
+static void steps_open_tasks(struct run *run) {
+  uint64_t step;
+  while (mode_version(&run->mode, step = steps_end_of(run)) <= run->weights->next->version) {
+    struct step_tasks *tasks = step_at(run, step);
+    CHECK(run->n_steps < run->bounds.rounds + 1);
+    tasks_clear(&tasks->microbatches);
+    tasks_clear(&tasks->chunks);
+    tasks->step = step;
+    tasks->is_due = tasks->is_begun = false;
+    step_tasks_assign(run, tasks);
+    run->n_steps++;
+  }
+}
+
+static void step_tasks_close(struct step_tasks *tasks) {
+  extras_clear(&tasks->extra_microbatches);
+  extras_clear(&tasks->extra_chunks);
 }
 
 void steps_send(struct run *run, const struct transfer_item *item) {
@@ -44,20 +90,28 @@ bool steps_next_unsent(struct run *run, struct transfer_item *item) {
   return true;
 }
 
-static void steps_drop_unsent(struct run *run) {
-  while (run->n_unsent > 0) {
-    const struct transfer_item *item = &run->unsent[--run->n_unsent];
-    block_pool_give(run->pool, item->block, item->buffer);
+/* Those of steps before `step`. */
+static void steps_drop_unsent(struct run *run, uint64_t step) {
+  int n = 0;
+  for (int i = 0; i < run->n_unsent; i++) {
+    const struct transfer_item *item = &run->unsent[i];
+    if (item->step < step)
+      block_pool_give(run->pool, item->block, item->buffer);
+    else
+      run->unsent[n++] = *item;
   }
+  run->n_unsent = n;
 }
 
-/* From the reducer, under the lock, where nobody waits for a device. */
+/* From the reducer of a step, under the lock, where nobody waits for a device. */
 static void on_send(void *user, const struct reducer_send *send) {
-  struct run *run = user;
+  struct step_sends *sends = user;
+  struct run *run = sends->run;
   struct transfer_item item = {.kind = send->buffer ? TRANSFER_PUSH : TRANSFER_PULL,
                                .server = run->owner[send->block],
                                .block = send->block,
-                               .version = run->weights->current->version + (send->buffer ? 0 : 1),
+                               .step = sends->step,
+                               .version = mode_reply(&run->mode, sends->step),
                                .node = send->node,
                                .wait = send->wait,
                                .buffer = send->buffer};
@@ -70,113 +124,149 @@ static void on_send(void *user, const struct reducer_send *send) {
 }
 
 static void on_drop(void *user, uint32_t block, struct buffer *buffer) {
-  struct run *run = user;
-  block_pool_give(run->pool, block, buffer);
+  struct step_sends *sends = user;
+  block_pool_give(sends->run->pool, block, buffer);
 }
 
-void steps_init(struct run *run) {
+void steps_init(struct run *run, const struct mode *mode) {
   const struct plan *plan = &run->loaded.plan;
-  run->current = &run->versions[0];
-  run->next = &run->versions[1];
-  for (int i = 0; i < 2; i++) {
-    tasks_init(&run->versions[i].microbatches, plan->microbatches);
-    tasks_init(&run->versions[i].chunks, plan->eval_chunks);
+  run->mode = *mode;
+  run->bounds = mode_bounds(mode);
+  run->steps = mem_new((run->bounds.rounds + 1) * sizeof *run->steps);
+  run->reducers = mem_new(run->bounds.rounds * sizeof(struct reducer *));
+  run->sends = mem_new(run->bounds.rounds * sizeof *run->sends);
+  for (uint32_t i = 0; i <= run->bounds.rounds; i++) {
+    tasks_init(&run->steps[i].microbatches, plan->microbatches);
+    tasks_init(&run->steps[i].chunks, plan->eval_chunks);
+    extras_init(&run->steps[i].extra_microbatches, plan->microbatches);
+    extras_init(&run->steps[i].extra_chunks, plan->eval_chunks);
   }
-  extras_init(&run->extra_microbatches, plan->microbatches);
-  extras_init(&run->extra_chunks, plan->eval_chunks);
 }
 
 void steps_fini(struct run *run) {
-  for (int i = 0; i < 2; i++) {
-    tasks_fini(&run->versions[i].microbatches);
-    tasks_fini(&run->versions[i].chunks);
+  for (uint32_t i = 0; run->steps && i <= run->bounds.rounds; i++) {
+    tasks_fini(&run->steps[i].microbatches);
+    tasks_fini(&run->steps[i].chunks);
+    extras_fini(&run->steps[i].extra_microbatches);
+    extras_fini(&run->steps[i].extra_chunks);
   }
-  extras_fini(&run->extra_microbatches);
-  extras_fini(&run->extra_chunks);
+  free(run->steps);
+  free(run->reducers);
+  free(run->sends);
   free(run->unsent);
+  run->steps = NULL;
+  run->reducers = NULL;
+  run->sends = NULL;
   run->unsent = NULL;
 }
 
-void steps_join(struct run *run, uint64_t version) {
-  run->reducer = reducer_new(&(struct reducer_options){.microbatches = run->loaded.plan.microbatches,
-                                                       .blocks = run->loaded.model->n_blocks,
-                                                       .summed_blocks = run->loaded.model->n_param_blocks,
-                                                       .roles = run->roles,
-                                                       .send = on_send,
-                                                       .drop = on_drop,
-                                                       .user = run});
-  weights_open_next(run->weights, version, false); /* by plain pulls, each member for itself */
-  version_tasks_open(run, run->next, version);
+void steps_join(struct run *run, uint64_t step) {
+  for (uint32_t i = 0; i < run->bounds.rounds; i++) {
+    run->sends[i].run = run;
+    run->reducers[i] =
+        reducer_new(&(struct reducer_options){.microbatches = run->loaded.plan.microbatches,
+                                              .blocks = run->loaded.model->n_blocks,
+                                              .summed_blocks = run->loaded.model->n_param_blocks,
+                                              .roles = run->roles,
+                                              .send = on_send,
+                                              .drop = on_drop,
+                                              .user = &run->sends[i]});
+  }
+  run->first_step = step;
+  run->n_steps = 0;
+  weights_open_next(run->weights, mode_version(&run->mode, step), false); /* each member for itself */
+  steps_open_tasks(run);
   run->follow = (struct follow){0};
-  loader_expect(run->loaded.loader, version, run->share.microbatches.begin, run->share.microbatches.end);
-}
-
-static void steps_drop_extras(struct run *run) {
-  extras_clear(&run->extra_microbatches);
-  extras_clear(&run->extra_chunks);
+  loader_expect(run->loaded.loader, step, run->share.microbatches.begin, run->share.microbatches.end);
 }
 
 void steps_clear(struct run *run) {
-  reducer_free(run->reducer);
-  run->reducer = NULL;
-  steps_drop_unsent(run);
-  steps_drop_extras(run);
+  for (uint32_t i = 0; run->reducers && i < run->bounds.rounds; i++) {
+    reducer_free(run->reducers[i]);
+    run->reducers[i] = NULL;
+  }
+  for (uint32_t i = 0; run->steps && i <= run->bounds.rounds; i++)
+    step_tasks_close(&run->steps[i]);
+  steps_drop_unsent(run, UINT64_MAX);
+  run->n_steps = 0;
   weights_clear(run->weights);
 }
 
-/* Tells the reducer which microbatches of the current step will be delivered. */
-static void steps_tell_reducer(struct run *run, void (*tell)(struct reducer *reducer, const bool *mine)) {
+/* Tells the step's reducer which microbatches will be delivered. */
+static void step_tell_reducer(const struct run *run, const struct step_tasks *tasks) {
   bool mine[MICROBATCHES_MAX];
-  tasks_mine(&run->current->microbatches, mine);
-  tell(run->reducer, mine);
+  tasks_mine(&tasks->microbatches, mine);
+  reducer_assign(steps_reducer(run, tasks->step), mine);
 }
 
-/* The current version's gradients make the next one, which fills from now on. */
+/* What the step is computed from is here: its gradients may be handed over. */
+static void step_begin(struct run *run, struct step_tasks *tasks) {
+  bool mine[MICROBATCHES_MAX];
+  tasks->is_begun = true;
+  run->sends[tasks->step % run->bounds.rounds].step = tasks->step;
+  tasks_mine(&tasks->microbatches, mine);
+  reducer_begin(steps_reducer(run, tasks->step), mine, mode_brings_version(&run->mode, tasks->step));
+}
+
+/* The version after the current one fills from now on. */
 static void steps_open(struct run *run) {
   struct weights *weights = run->weights;
   uint64_t version = weights->current->version;
+  bool is_first = true;
   weights_open_next(weights, version + 1, run->outlet && run->outlet->is_on_device);
-  version_tasks_open(run, run->next, version + 1);
-  steps_tell_reducer(run, reducer_begin);
-  loader_expect(run->loaded.loader, version, run->share.microbatches.begin, run->share.microbatches.end);
+  steps_open_tasks(run);
+  for (uint64_t step = run->first_step; step < steps_end_of(run); step++) {
+    struct step_tasks *tasks = step_at(run, step);
+    if (tasks->is_begun || mode_version(&run->mode, step) > version)
+      continue;
+    step_begin(run, tasks);
+    if (is_first)
+      loader_expect(run->loaded.loader, step, run->share.microbatches.begin, run->share.microbatches.end);
+    is_first = false;
+  }
+}
+
+/* Whether the version after the current one is made: of a step that is over it is there. */
+static bool next_is_due(const struct run *run) {
+  uint64_t step = run->weights->current->version;
+  return step < run->first_step || step_at(run, step)->is_due;
 }
 
 void steps_assign(struct run *run) {
   struct weights *weights = run->weights;
-  struct weights_set *sets[2] = {weights->current, weights->next};
-  struct version_tasks *versions[2] = {run->current, run->next};
-  for (int i = 0; i < 2; i++)
-    if (sets[i]->is_open)
-      version_tasks_assign(run, versions[i], sets[i]->version);
-  if (weights->current->is_open && run->current->is_due && !weights->next->is_open)
-    steps_open(run); /* it was held there */
-  else if (weights->current->is_open && run->current->is_due) {
-    steps_tell_reducer(run, reducer_assign);
-    loader_expect(run->loaded.loader, weights->current->version, run->share.microbatches.begin,
-                  run->share.microbatches.end);
+  for (uint64_t step = run->first_step; step < steps_end_of(run); step++) {
+    step_tasks_assign(run, step_at(run, step));
+    if (step_at(run, step)->is_begun)
+      step_tell_reducer(run, step_at(run, step));
+  }
+  if (weights->current->is_open && next_is_due(run)) {
+    if (!weights->next->is_open)
+      steps_open(run); /* it was held there */
+    else
+      loader_expect(run->loaded.loader, run->first_step, run->share.microbatches.begin,
+                    run->share.microbatches.end);
   }
   pthread_cond_broadcast(&run->changed);
 }
 
-/* True if extra tasks of the version would do: it is whole, and so is no later one. */
-static bool is_at(const struct run *run, uint64_t version) {
-  const struct weights *weights = run->weights;
-  return run->phase == RUN_WORKING && weights->current->is_open && weights->current->version == version &&
-         !weights_next_is_complete(weights);
+/* True if extra tasks of the step would do: what it is computed from is whole, and it is not over. */
+static bool is_at(const struct run *run, uint64_t step) {
+  return run->phase == RUN_WORKING && is_open(run, step) && step >= steps_lowest(run) &&
+         has_version(run, mode_version(&run->mode, step));
 }
 
 /* Takes in the order that was kept, if its step is here. */
 static void steps_obey(struct run *run) {
   const struct plan *plan = &run->loaded.plan;
   Weir__Reissue *order = run->reissue;
-  uint64_t step;
+  struct step_tasks *tasks;
   if (!order || order->incarnation != run->incarnation || !is_at(run, order->step))
     return;
-  step = order->step;
-  extras_order(&run->extra_microbatches, order->microbatches,
-               run->current->is_due ? order->n_microbatches : 0);
-  extras_order(&run->extra_chunks, order->chunks, plan_evaluates(plan, step) ? order->n_chunks : 0);
-  log_event(LOG_INFO, "worker", "reissue", "run=%s step=%llu", run->load->run, (unsigned long long)step);
+  tasks = step_at(run, order->step);
+  extras_order(&tasks->extra_microbatches, order->microbatches, tasks->is_due ? order->n_microbatches : 0);
+  extras_order(&tasks->extra_chunks, order->chunks, plan_evaluates(plan, tasks->step) ? order->n_chunks : 0);
+  log_event(LOG_INFO, "worker", "reissue", "run=%s step=%llu", run->load->run,
+            (unsigned long long)tasks->step);
   message_free(order);
   run->reissue = NULL;
   pthread_cond_broadcast(&run->changed);
@@ -193,7 +283,8 @@ void steps_reissue(struct run *run, const Weir__Reissue *order) {
 
 void steps_compute_alone(struct run *run, uint64_t step, struct tree_node node) {
   uint32_t end = tree_node_end(node, run->loaded.plan.microbatches);
-  if (!is_at(run, step) || !extras_add(&run->extra_microbatches, (struct task_range){node.first, end}))
+  if (!is_at(run, step) ||
+      !extras_add(&step_at(run, step)->extra_microbatches, (struct task_range){node.first, end}))
     return;
   log_event(LOG_WARN, "worker", "sum_overflows",
             "run=%s step=%llu microbatches=%u..%u: each is computed again and pushed by itself",
@@ -217,7 +308,7 @@ void steps_filled(struct run *run, uint32_t block) {
   pthread_cond_broadcast(&run->changed);
 }
 
-/* Nothing is computed from the current version, for good or for now. */
+/* No version after the current one is made, for good or for now. */
 static void steps_rest(const struct run *run) {
   uint64_t version = run->weights->current->version;
   bool is_last = version == run->loaded.plan.steps;
@@ -226,20 +317,26 @@ static void steps_rest(const struct run *run) {
             loader_wait_seconds(run->loaded.loader));
 }
 
-/* The next version becomes the current one once every block of it is here and nobody reads the old one, whose
-   memory the version after it will fill. */
+/* Of the steps before `step`, which are over. */
+static void steps_close(struct run *run, uint64_t step) {
+  while (run->n_steps > 0 && run->first_step < step) {
+    step_tasks_close(step_at(run, run->first_step));
+    run->first_step++;
+    run->n_steps--;
+  }
+  steps_drop_unsent(run, run->first_step);
+}
+
+/* The next version becomes the current one once every block of it is here and nobody reads the version whose
+   memory the one after it will fill. */
 static void steps_advance(struct run *run) {
   struct weights *weights = run->weights;
-  struct version_tasks *old = run->current;
-  if (run->phase != RUN_WORKING || !weights_next_is_complete(weights) || weights->current->readers > 0)
+  if (run->phase != RUN_WORKING || !weights_may_advance(weights))
     return;
   weights_advance(weights);
-  steps_drop_unsent(run);
-  steps_drop_extras(run);
-  run->current = run->next;
-  run->next = old;
+  steps_close(run, weights->current->version);
   run->setbacks = run->drops = 0;
-  if (run->current->is_due)
+  if (next_is_due(run))
     steps_open(run);
   else
     steps_rest(run);
@@ -256,95 +353,98 @@ static bool has_sibling_here(const struct run *run, uint32_t microbatch) {
          sibling.first >= share->begin && tree_node_end(sibling, n) <= share->end;
 }
 
-static bool version_tasks_begin(const struct plan *plan, struct version_tasks *tasks, struct weights_set *set,
-                                struct work *work) {
-  if (!set->is_open)
-    return false;
-  if (tasks_begin(&tasks->chunks, &work->index))
+/* Of a task that was begun: what it reads is kept for it. */
+static void work_set(struct run *run, struct work *work, uint64_t step) {
+  work->step = step;
+  work->version = steps_version(run, step, work->kind);
+  work->set = weights_find(run->weights, work->version);
+  work->set->readers++;
+}
+
+/* Whether tasks of that kind can be computed: what they read is here, or fills. */
+static bool is_readable(const struct run *run, uint64_t step, enum work_kind kind) {
+  return weights_find(run->weights, steps_version(run, step, kind)) != NULL;
+}
+
+static bool step_tasks_begin(struct run *run, struct step_tasks *tasks, struct work *work) {
+  if (is_readable(run, tasks->step, WORK_CHUNK) && tasks_begin(&tasks->chunks, &work->index))
     work->kind = WORK_CHUNK;
-  else if (set->version < plan->steps && tasks_begin(&tasks->microbatches, &work->index))
+  else if (is_readable(run, tasks->step, WORK_MICROBATCH) && tasks->step < run->loaded.plan.steps &&
+           tasks_begin(&tasks->microbatches, &work->index))
     work->kind = WORK_MICROBATCH;
   else
     return false;
-  work->version = set->version;
-  work->set = set;
-  set->readers++;
+  work_set(run, work, tasks->step);
   return true;
 }
 
-/* Never of the next version: whatever is late is late at the present one. */
+/* Never of weights that are not all here: whatever is late is late at the steps before. */
 static bool extra_begin(struct run *run, struct work *work) {
-  struct weights_set *set = run->weights->current;
-  if (!set->is_open || weights_next_is_complete(run->weights))
-    return false;
-  if (extras_begin(&run->extra_chunks, &work->index))
-    work->kind = WORK_CHUNK;
-  else if (extras_begin(&run->extra_microbatches, &work->index))
-    work->kind = WORK_MICROBATCH;
-  else
-    return false;
-  work->version = set->version;
-  work->set = set;
-  work->is_extra = true;
-  work->is_for_device = false;
-  set->readers++;
-  return true;
+  for (uint64_t step = steps_lowest(run); step < steps_end_of(run) && is_at(run, step); step++) {
+    struct step_tasks *tasks = step_at(run, step);
+    if (has_version(run, step) && extras_begin(&tasks->extra_chunks, &work->index))
+      work->kind = WORK_CHUNK;
+    else if (extras_begin(&tasks->extra_microbatches, &work->index))
+      work->kind = WORK_MICROBATCH;
+    else
+      continue;
+    work->is_extra = true;
+    work->is_for_device = false;
+    work_set(run, work, step);
+    return true;
+  }
+  return false;
 }
 
-/* Whether tasks of the current version are owed, by which the next one's are put off. */
-static bool current_is_owed(const struct run *run) {
-  return run->weights->current->is_open && !weights_next_is_complete(run->weights) &&
-         (run->current->microbatches.n_owed + run->current->chunks.n_owed > 0 ||
-          extras_are_owed(&run->extra_microbatches) || extras_are_owed(&run->extra_chunks));
+bool steps_are_owed(const struct run *run) {
+  for (uint64_t step = steps_lowest(run); step < steps_end_of(run) && is_at(run, step); step++) {
+    const struct step_tasks *tasks = step_at(run, step);
+    if (tasks->microbatches.n_owed > 0 || extras_are_owed(&tasks->extra_microbatches))
+      return true;
+    if (has_version(run, step) && (tasks->chunks.n_owed > 0 || extras_are_owed(&tasks->extra_chunks)))
+      return true;
+  }
+  return false;
 }
 
 bool steps_begin(struct run *run, const struct weights_set *beside, struct work *work) {
-  const struct plan *plan = &run->loaded.plan;
-  struct weights *weights = run->weights;
-  if (run->phase != RUN_WORKING || (beside && (beside == weights->current) != current_is_owed(run)))
+  if (run->phase != RUN_WORKING || (beside && (beside == run->weights->current) != steps_are_owed(run)))
     return false;
   if (extra_begin(run, work))
     return true;
   work->is_extra = false;
-  if ((weights_next_is_complete(weights) ||
-       !version_tasks_begin(plan, run->current, weights->current, work)) &&
-      !version_tasks_begin(plan, run->next, weights->next, work))
-    return false;
-  work->is_for_device = work->kind == WORK_MICROBATCH &&
-                        (has_sibling_here(run, work->index) || (run->outlet && run->outlet->is_on_device));
-  return true;
+  for (uint64_t step = steps_lowest(run); step < steps_end_of(run); step++)
+    if (step_tasks_begin(run, step_at(run, step), work)) {
+      work->is_for_device = work->kind == WORK_MICROBATCH && (has_sibling_here(run, work->index) ||
+                                                              (run->outlet && run->outlet->is_on_device));
+      return true;
+    }
+  return false;
 }
 
-struct version_tasks *steps_find(const struct run *run, uint64_t version) {
-  const struct weights *weights = run->weights;
-  if (run->phase != RUN_WORKING)
-    return NULL;
-  if (weights->current->is_open && weights->current->version == version)
-    return run->current;
-  return weights->next->is_open && weights->next->version == version ? run->next : NULL;
+struct step_tasks *steps_find(const struct run *run, uint64_t step) {
+  return run->phase == RUN_WORKING && is_open(run, step) ? step_at(run, step) : NULL;
 }
 
 bool steps_begin_at(struct run *run, struct work *work) {
-  struct version_tasks *tasks = steps_find(run, work->version);
-  if (!tasks ||
+  struct step_tasks *tasks = steps_find(run, work->step);
+  if (!tasks || !is_readable(run, work->step, work->kind) ||
       !tasks_begin_at(work->kind == WORK_CHUNK ? &tasks->chunks : &tasks->microbatches, work->index))
     return false;
-  work->set = tasks == run->current ? run->weights->current : run->weights->next;
   work->is_extra = work->is_for_device = false;
-  work->set->readers++;
+  work_set(run, work, work->step);
   return true;
 }
 
 /* A task of our share. */
-static void share_end(struct run *run, const struct work *work, bool is_done) {
-  struct version_tasks *version = work->set == run->weights->current ? run->current : run->next;
+static void share_end(struct run *run, struct step_tasks *step, const struct work *work, bool is_done) {
   bool is_chunk = work->kind == WORK_CHUNK;
-  struct task_list *tasks = is_chunk ? &version->chunks : &version->microbatches;
+  struct task_list *tasks = is_chunk ? &step->chunks : &step->microbatches;
   tasks_end(tasks, work->index, is_done);
   if (!is_done) {
     tasks_assign(tasks, is_chunk ? run->share.chunks : run->share.microbatches);
     if (!is_chunk && steps_is_current(run, work)) /* another's now, maybe: no part is to wait for it */
-      steps_tell_reducer(run, reducer_assign);
+      step_tell_reducer(run, step);
   }
 }
 
@@ -355,11 +455,13 @@ static void reader_end(struct run *run, struct weights_set *set) {
   pthread_cond_broadcast(&run->changed);
 }
 
+/* Its step may be over, and closed. */
 void steps_end(struct run *run, const struct work *work, bool is_done) {
-  if (!work->is_extra)
-    share_end(run, work, is_done);
-  else
-    extras_end(work->kind == WORK_CHUNK ? &run->extra_chunks : &run->extra_microbatches, work->index,
+  struct step_tasks *step = is_open(run, work->step) ? step_at(run, work->step) : NULL;
+  if (step && !work->is_extra)
+    share_end(run, step, work, is_done);
+  else if (step)
+    extras_end(work->kind == WORK_CHUNK ? &step->extra_chunks : &step->extra_microbatches, work->index,
                is_done);
   reader_end(run, work->set);
 }
@@ -371,16 +473,13 @@ void steps_release(struct run *run, struct weights_set *set) {
 }
 
 bool steps_is_wanted(const struct run *run, const struct work *work) {
-  if (run->phase != RUN_WORKING)
-    return false;
-  return work->set == run->weights->next || !weights_next_is_complete(run->weights);
+  return run->phase == RUN_WORKING && work->step >= steps_lowest(run);
 }
 
 bool steps_is_current(const struct run *run, const struct work *work) {
-  return run->phase == RUN_WORKING && work->set == run->weights->current &&
-         !weights_next_is_complete(run->weights);
+  return steps_is_wanted(run, work) && has_version(run, work->version);
 }
 
 bool steps_should_yield(const struct run *run, const struct work *work) {
-  return !run->edges && work->set == run->weights->next && current_is_owed(run);
+  return !run->edges && !has_version(run, work->version) && steps_are_owed(run);
 }

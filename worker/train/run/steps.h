@@ -1,8 +1,9 @@
-/* The steps of a run: which version is computed, which tasks have begun, and when the next version becomes
-   the current one. Two versions are in sight. The current one is complete, and its gradients may be pushed.
-   The next one fills and may be read layer by layer. Nothing is pushed from the next version before it is the
-   current one, so one reducer is enough. Every function needs the run's lock, except where this says
-   otherwise. */
+/* The steps of a run: which of them are computed, from which versions, which tasks have begun, and when the
+   next version becomes the current one. The mode says which version a step is computed from. Up to the
+   current version all are complete, and gradients of steps that are computed from them may be pushed: so many
+   steps at a time as the mode has rounds, each with a reducer. The next version fills and may be read layer
+   by layer; nothing that is computed from it is pushed before it is the current one. Every function needs the
+   run's lock, except where this says otherwise. */
 #ifndef WEIR_WORKER_TRAIN_RUN_STEPS_H
 #define WEIR_WORKER_TRAIN_RUN_STEPS_H
 
@@ -14,19 +15,21 @@ enum work_kind { WORK_MICROBATCH, WORK_CHUNK };
 struct work {
   enum work_kind kind;
   uint32_t index;
-  uint64_t version;
+  uint64_t step;    /* that the microbatch is of; of a chunk, the version that is evaluated */
+  uint64_t version; /* that it is computed from */
   struct weights_set *set;
   bool is_for_device; /* its gradients are to stay on the device that they are computed on */
   bool is_extra;      /* each of its parts is pushed by itself, straight to the server */
 };
 
-void steps_init(struct run *run); /* once loaded */
+void steps_init(struct run *run, const struct mode *mode); /* once loaded */
 void steps_fini(struct run *run);
 
-/* Begins anew: waits for `version` of every block. Nothing is read. */
-void steps_join(struct run *run, uint64_t version);
+/* Begins anew with that step, the lowest that is not over: waits for every block of the version that it is
+   computed from. Nothing is read. */
+void steps_join(struct run *run, uint64_t step);
 
-/* Forgets both versions and what is held. Nothing is read, nothing under way. */
+/* Forgets all versions and what is held. Nothing is read, nothing under way. */
 void steps_clear(struct run *run);
 
 /* run->share or run->hold has changed. Steps go on where the hold was raised; a version that was due before
@@ -54,22 +57,28 @@ bool steps_next_unsent(struct run *run, struct transfer_item *item);
 /* A reader other than a task, which had counted itself among the set's readers, is done. Takes the lock. */
 void steps_release(struct run *run, struct weights_set *set);
 
-/* An order to compute more of a step: of the present one, or of one that may become it. Copied; it replaces
-   the one before. What it says of another incarnation or of a step that is over is void. */
+/* An order to compute more of a step: of one that is not over, or of one that comes later. Copied; it
+   replaces the one before. What it says of another incarnation or of a step that is over is void. */
 void steps_reissue(struct run *run, const Weir__Reissue *order);
 
 /* Sums that this worker made of the node's microbatches, all of them finite, overflowed: computes each of
    them anew, if the step is still the present one, so that each is pushed by itself. */
 void steps_compute_alone(struct run *run, uint64_t step, struct tree_node node);
 
-/* Begins the task that is needed first: extra tasks before our own, evaluation before gradients, the current
-   version before the next. beside: the set that it has to read; NULL: any. */
+/* Begins the task that is needed first: extra tasks before our own, evaluation before gradients, earlier
+   steps before later ones. beside: the set that it has to read; NULL: any. */
 bool steps_begin(struct run *run, const struct weights_set *beside, struct work *work);
-/* Begins the task that another worker of the team has begun: work says which. False: it is not owed, or not
-   of a version that is here. */
+/* Begins the task that another worker of the team has begun: kind, index and step of the work say which.
+   False: it is not owed, or not of a step that is here. */
 bool steps_begin_at(struct run *run, struct work *work);
-/* The tasks of a version that is here; NULL. */
-struct version_tasks *steps_find(const struct run *run, uint64_t version);
+/* The tasks of a step that is here; NULL. */
+struct step_tasks *steps_find(const struct run *run, uint64_t step);
+/* Of a step whose gradients may be pushed. */
+struct reducer *steps_reducer(const struct run *run, uint64_t step);
+/* Which version a task of the step reads. */
+uint64_t steps_version(const struct run *run, uint64_t step, enum work_kind kind);
+/* Whether tasks are owed whose weights are all here, by which those of the version that fills are put off. */
+bool steps_are_owed(const struct run *run);
 void steps_end(struct run *run, const struct work *work, bool is_done);
 
 /* False: nobody needs its result any more. */
@@ -78,7 +87,7 @@ bool steps_is_wanted(const struct run *run, const struct work *work);
 /* True when its result may be pushed. */
 bool steps_is_current(const struct run *run, const struct work *work);
 
-/* True if the work waits for the next version while tasks of the current version are owed and not begun. The
+/* True if the work waits for the next version while tasks are owed, and not begun, that need not wait. The
    caller drops the work for one of those. */
 bool steps_should_yield(const struct run *run, const struct work *work);
 

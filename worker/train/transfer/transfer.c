@@ -23,7 +23,7 @@ static void transfer_push(struct transfer *transfer, const struct transfers_opti
   Weir__PushRequest push = WEIR__PUSH_REQUEST__INIT;
   push.run = (char *)options->run;
   push.incarnation = options->incarnation;
-  push.step = item->version;
+  push.step = item->step;
   push.block = item->block;
   push.first = item->node.first;
   push.level = item->node.level;
@@ -41,7 +41,7 @@ static void transfer_pull(struct transfer *transfer, const struct transfers_opti
   pull.run = (char *)options->run;
   pull.incarnation = options->incarnation;
   pull.block = transfer->item.block;
-  pull.version = transfer->item.version + transfer->is_taken;
+  pull.version = transfer->item.version;
   rpc_request_start(&transfer->request, channel, &(struct rpc_question){RPC_PULL, &pull, -1}, NULL);
 }
 
@@ -91,7 +91,7 @@ void transfer_trace_sent(struct transfer *transfer) {
                                     .name = trace_block(item, name),
                                     .begin_ns = transfer->begin_ns,
                                     .end_ns = transfer->sent_ns,
-                                    .step = item->version,
+                                    .step = item->step,
                                     .index = item->block});
 }
 
@@ -106,6 +106,6 @@ void transfer_trace_answered(const struct transfer *transfer) {
                                   .name = trace_block(item, name),
                                   .begin_ns = transfer->sent_ns,
                                   .end_ns = trace_now_ns(),
-                                  .step = item->version,
+                                  .step = item->kind == TRANSFER_PUSH ? item->step : item->version,
                                   .index = item->block});
 }

@@ -21,10 +21,11 @@ struct transfer_item {
   enum transfer_kind kind;
   uint32_t server; /* index in the options' servers */
   uint32_t block;
-  uint64_t version; /* push: the version that the part was computed from; pull: the one wanted */
+  uint64_t step;    /* push: of the part, or the version that an evaluation's row is of */
+  uint64_t version; /* pull: the one wanted; push that waits: the one that the part brings */
   struct tree_node node;
   bool is_evaluation;
-  bool wait;             /* push: version + 1 is to come, with the reply or by a pull that follows it */
+  bool wait;             /* push: the version is to come, with the reply or by a pull that follows it */
   struct buffer *buffer; /* push: all of it is sent; kept until `ended` */
 };
 

@@ -125,6 +125,7 @@ static void a_run_that_does_not_fit_is_refused_with_a_microbatch_that_does(void 
                                          .file_bytes = 10 * mib,
                                          .gradients_bytes = 10 * mib},
                                .executors = 4,
+                               .versions = 2,
                                .has_eval = true,
                                .batch = 96,
                                .microbatch_samples = 16};

@@ -151,9 +151,9 @@ static void any_split_and_order_gives_the_bits_of_the_whole_tree(void **state) {
         uint32_t order[V_MAX];
         bool mine[V_MAX];
         range_set(mine, 0, cut);
-        reducer_begin(workers[0], mine);
+        reducer_begin(workers[0], mine, true);
         range_set(mine, cut, v);
-        reducer_begin(workers[1], mine);
+        reducer_begin(workers[1], mine, true);
         for (uint32_t m = 0; m < v; m++)
           order[m] = m;
         shuffle(order, v, random_key(v, cut, trial, 0));
@@ -183,7 +183,7 @@ static void a_changed_range_sends_what_waits_in_vain_and_covers_everything(void 
       uint32_t before = (uint32_t)(random_bits(trial, 2) % (v + 1)), done = 0;
       bool mine[V_MAX];
       range_set(mine, 0, v);
-      reducer_begin(reducer, mine);
+      reducer_begin(reducer, mine, true);
       for (uint32_t m = 0; m < v; m++)
         order[m] = m;
       shuffle(order, v, random_key(v, trial, 0, 1));
@@ -214,7 +214,7 @@ static void a_part_in_vain_is_sent_at_once(void **state) {
   bool mine[V_MAX];
   (void)state;
   range_set(mine, 0, 4);
-  reducer_begin(reducer, mine);
+  reducer_begin(reducer, mine, true);
   deliver(reducer, &sent, BLOCK_SUMMED, 0);
   deliver(reducer, &sent, BLOCK_SUMMED, 1);
   deliver(reducer, &sent, BLOCK_SUMMED, 2);
@@ -232,7 +232,7 @@ static void nothing_owed_and_nothing_awaited_asks_for_a_pull(void **state) {
   bool mine[V_MAX];
   (void)state;
   range_set(mine, 0, 2);
-  reducer_begin(reducer, mine);
+  reducer_begin(reducer, mine, true);
   deliver(reducer, &sent, BLOCK_ROWS, 0);
   assert_int_equal(sent.waits, 0);
   range_set(mine, 2, 2);
@@ -282,7 +282,7 @@ static void what_waits_for_a_sum_that_is_lost_is_sent_and_the_next_version_comes
       uint32_t order[V_MAX], least = 2 + (uint32_t)(random_bits(trial, 3) % (v - 1));
       bool mine[V_MAX], are_lost[V_MAX + 1] = {false}; /* the last: one was */
       range_set(mine, 0, v);
-      reducer_begin(reducer, mine);
+      reducer_begin(reducer, mine, true);
       for (uint32_t m = 0; m < v; m++)
         order[m] = m;
       shuffle(order, v, random_key(v, trial, 0, 2));
@@ -302,9 +302,9 @@ static void a_new_step_drops_what_was_held(void **state) {
   bool mine[V_MAX];
   (void)state;
   range_set(mine, 0, 2);
-  reducer_begin(reducer, mine);
+  reducer_begin(reducer, mine, true);
   deliver(reducer, &sent, BLOCK_SUMMED, 0);
-  reducer_begin(reducer, mine);
+  reducer_begin(reducer, mine, true);
   deliver(reducer, &sent, BLOCK_SUMMED, 1);
   assert_int_equal(sent.parts, 0);
   deliver(reducer, &sent, BLOCK_SUMMED, 0);
@@ -327,7 +327,7 @@ static void of_blocks_that_others_own_only_the_next_version_is_asked_for(void **
                                                                   .user = &sent});
   (void)state;
   range_set(mine, 0, 4);
-  reducer_begin(reducer, mine);
+  reducer_begin(reducer, mine, true);
   assert_int_equal(sent.pulls, 1);
   reducer_assign(reducer, mine);
   assert_int_equal(sent.pulls, 1); /* it is awaited */
@@ -335,7 +335,7 @@ static void of_blocks_that_others_own_only_the_next_version_is_asked_for(void **
     deliver(reducer, &sent, 0, m);
   assert_true(sent.parts == 1 && sent.waits == 1 && sent.pulls == 1);
   range_set(mine, 0, 0);
-  reducer_begin(reducer, mine);
+  reducer_begin(reducer, mine, true);
   assert_int_equal(sent.pulls, 3);
   reducer_free(reducer);
 }

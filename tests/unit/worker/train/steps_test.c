@@ -10,50 +10,22 @@
 
 #include "common/agree/float_setting.h"
 #include "common/base/log.h"
-#include "common/base/message.h"
+#include "tests/support/worker/steps_fixture.h"
 #include "worker/train/run/receipt.h"
-#include "worker/train/run/steps.h"
 
-enum { MICROBATCHES = 4, STEPS = 3, BLOCKS = 2, SENT_MAX = 32 };
-
-/* One block of parameters, one of statistics. */
-struct fixture {
-  struct graph train, eval;
-  struct param params[1];
-  struct block blocks[BLOCKS];
-  struct model model;
-  struct block_map map;
-  Weir__LoadRun load;
-  uint32_t owner[BLOCKS];
-  struct run run;
-  struct transfer_item sent[SENT_MAX], given[SENT_MAX];
-  int n_sent, n_given;
-};
-
-static struct fixture *fixture; /* of the test that runs: what the steps call has no argument for it */
-
-/* In the place of the network, of a group and of the loader. */
+/* In the place of the network and of the loader. */
 void transfers_start(struct transfers *transfers, const struct transfer_item *item) {
   (void)transfers;
-  assert_true(fixture->n_sent < SENT_MAX);
-  fixture->sent[fixture->n_sent++] = *item;
-  block_pool_give(fixture->run.pool, item->block, item->buffer);
-}
-
-static void give(struct outlet *outlet, const struct transfer_item *item) {
-  (void)outlet;
-  assert_true(fixture->n_given < SENT_MAX);
-  fixture->given[fixture->n_given++] = *item;
-  block_pool_give(fixture->run.pool, item->block, item->buffer);
-}
-
-void loader_expect(struct loader *loader, uint64_t step, uint32_t begin, uint32_t end) {
-  (void)loader, (void)step, (void)begin, (void)end;
+  steps_fixture_send(item);
 }
 
 const char *transfers_address(const struct transfers *transfers, uint32_t server) {
   (void)transfers, (void)server;
   return "";
+}
+
+void loader_expect(struct loader *loader, uint64_t step, uint32_t begin, uint32_t end) {
+  (void)loader, (void)step, (void)begin, (void)end;
 }
 
 double loader_wait_seconds(const struct loader *loader) {
@@ -62,107 +34,20 @@ double loader_wait_seconds(const struct loader *loader) {
 }
 
 static int setup(void **state) {
-  struct fixture *f = fixture = mem_new(sizeof *f);
-  struct err err = ERR_NONE;
-  f->train.n_values = f->eval.n_values = 4;
-  f->params[0] = (struct param){.name = "a", .elems = 3, .train_value = 1, .eval_value = 1};
-  f->blocks[0] = (struct block){BLOCK_PARAMETERS, 0, 3, 0};
-  f->blocks[1] = (struct block){BLOCK_STATISTICS, 0, METRICS, 0};
-  f->model = (struct model){.train = &f->train,
-                            .eval = &f->eval,
-                            .params = f->params,
-                            .n_params = 1,
-                            .blocks = f->blocks,
-                            .n_blocks = BLOCKS,
-                            .n_param_blocks = 1,
-                            .param_elems = 3,
-                            .row_elems = METRICS};
-  block_map_init(&f->map, &f->model);
-  weir__load_run__init(&f->load);
-  f->load.run = "test";
-  f->run.load = &f->load;
-  f->run.loaded.model = &f->model;
-  f->run.loaded.plan = (struct plan){.steps = STEPS, .microbatches = MICROBATCHES};
-  f->run.owner = f->owner;
-  f->run.pool = block_pool_new(&f->model, backend_find("ref"));
-  f->run.phase = RUN_WORKING;
-  f->run.is_loaded = true;
-  pthread_mutex_init(&f->run.lock, NULL);
-  pthread_cond_init(&f->run.changed, NULL);
-  steps_init(&f->run);
-  *state = f;
-  return weights_new(&f->model, &f->run.weights, &err);
-}
-
-static int teardown(void **state) {
-  struct fixture *f = *state;
-  steps_clear(&f->run);
-  steps_fini(&f->run);
-  weights_free(f->run.weights);
-  block_pool_free(f->run.pool);
-  block_map_fini(&f->map);
-  pthread_cond_destroy(&f->run.changed);
-  pthread_mutex_destroy(&f->run.lock);
-  message_free(f->run.reissue);
-  free(f);
+  struct mode sync = {mode_at(0), NULL};
+  *state = steps_fixture_new(&sync, STEPS);
   return 0;
 }
 
-static void assign(struct fixture *f, uint32_t begin, uint32_t end) {
-  f->run.share.microbatches = (struct task_range){begin, end};
-  steps_assign(&f->run);
-}
-
-static void join(struct fixture *f, uint32_t begin, uint32_t end) {
-  f->run.share.microbatches = (struct task_range){begin, end};
-  steps_join(&f->run, 0);
-}
-
-/* Every block of the version comes. */
-static void arrive(struct fixture *f, uint64_t version) {
-  for (uint32_t b = 0; b < BLOCKS; b++) {
-    float *place = steps_claim_block(&f->run, version, b);
-    assert_non_null(place);
-    memset(place, 0, f->blocks[b].elems * sizeof *place);
-    steps_landed(&f->run, b);
-  }
-}
-
-static struct work begin(struct fixture *f, uint64_t version, uint32_t index) {
-  struct work work;
-  assert_true(steps_begin(&f->run, NULL, &work));
-  assert_int_equal(work.version, version);
-  assert_int_equal(work.index, index);
-  return work;
-}
-
-/* Hands over what a microbatch adds to block 0; one that is to be sent at once is counted among the sent. */
-static void deliver(struct fixture *f, const struct work *work) {
-  struct tree_node node = {work->index, 0};
-  struct buffer *sum = block_pool_take(f->run.pool, 0), *sibling;
-  struct reducer_send send;
-  while ((sibling = reducer_take(f->run.reducer, 0, &node)))
-    block_pool_give(f->run.pool, 0, sibling);
-  if (reducer_place(f->run.reducer, 0, node, sum, &send))
-    transfers_start(NULL, &(struct transfer_item){
-                              .block = 0, .version = work->version, .node = send.node, .buffer = sum});
-}
-
-/* The parts of block 0 sent for the step, of the microbatches of the node. */
-static int sent_parts(const struct fixture *f, uint64_t step, uint32_t first, uint32_t level) {
-  int n = 0;
-  for (int i = 0; i < f->n_sent; i++) {
-    const struct transfer_item *item = &f->sent[i];
-    n += item->kind == TRANSFER_PUSH && item->block == 0 && item->version == step &&
-         item->node.first == first && item->node.level == level;
-  }
-  return n;
+static int teardown(void **state) {
+  steps_fixture_free(*state);
+  return 0;
 }
 
 static void the_next_version_is_computed_ahead_and_pushed_once_it_is_complete(void **state) {
   struct fixture *f = *state;
   struct work work, ahead;
-  join(f, 0, 1);
+  join(f, 0, (struct task_range){0, 1});
   arrive(f, 0);
   work = begin(f, 0, 0);
   deliver(f, &work);
@@ -179,7 +64,7 @@ static void the_next_version_is_computed_ahead_and_pushed_once_it_is_complete(vo
 static void work_ahead_makes_way_for_what_a_lost_worker_left(void **state) {
   struct fixture *f = *state;
   struct work work, ahead;
-  join(f, 0, 1);
+  join(f, 0, (struct task_range){0, 1});
   arrive(f, 0);
   work = begin(f, 0, 0);
   deliver(f, &work);
@@ -198,7 +83,7 @@ static void work_ahead_makes_way_for_what_a_lost_worker_left(void **state) {
 static void a_dropped_task_that_went_to_another_worker_holds_no_part_back(void **state) {
   struct fixture *f = *state;
   struct work work[2], ahead[2];
-  join(f, 0, 2);
+  join(f, 0, (struct task_range){0, 2});
   arrive(f, 0);
   for (uint32_t m = 0; m < 2; m++)
     work[m] = begin(f, 0, m);
@@ -233,7 +118,7 @@ static void nothing_is_computed_from_a_held_version_before_the_hold_is_raised(vo
   struct fixture *f = *state;
   struct work work;
   f->run.hold = 1;
-  join(f, 0, 1);
+  join(f, 0, (struct task_range){0, 1});
   arrive(f, 0);
   compute(f, 0);
   assert_false(steps_begin(&f->run, NULL, &work));
@@ -250,7 +135,7 @@ static void nothing_is_computed_from_a_held_version_before_the_hold_is_raised(vo
 static void a_hold_is_too_late_for_a_version_whose_tasks_are_assigned(void **state) {
   struct fixture *f = *state;
   struct work ahead;
-  join(f, 0, 1);
+  join(f, 0, (struct task_range){0, 1});
   arrive(f, 0);
   compute(f, 0);
   ahead = begin(f, 1, 0);
@@ -269,7 +154,7 @@ static void a_hold_is_too_late_for_a_version_whose_tasks_are_assigned(void **sta
 static void a_hold_at_the_present_version_does_not_keep_its_tasks_from_another_share(void **state) {
   struct fixture *f = *state;
   struct work work;
-  join(f, 0, 1);
+  join(f, 0, (struct task_range){0, 1});
   arrive(f, 0);
   compute(f, 0);
   arrive(f, 1);
@@ -289,7 +174,7 @@ static void in_a_group_sums_go_through_it_and_rows_and_pulls_do_not(void **state
       {.kind = TRANSFER_PUSH, .block = 0, .buffer = block_pool_take(f->run.pool, 0)},
       {.kind = TRANSFER_PUSH, .block = 1, .buffer = block_pool_take(f->run.pool, 1)},
       {.kind = TRANSFER_PULL, .block = 0}};
-  f->run.outlet = &(struct outlet){.give = give};
+  f->run.outlet = &(struct outlet){.give = steps_fixture_give};
   for (int i = 0; i < 3; i++)
     steps_send(&f->run, &items[i]);
   assert_int_equal(f->n_given, 1);
@@ -300,7 +185,7 @@ static void in_a_group_sums_go_through_it_and_rows_and_pulls_do_not(void **state
 static void a_version_that_is_read_for_a_group_is_not_written_over(void **state) {
   struct fixture *f = *state;
   struct weights_set *set;
-  join(f, 0, 1);
+  join(f, 0, (struct task_range){0, 1});
   arrive(f, 0);
   arrive(f, 1);
   set = weights_find(f->run.weights, 1);
@@ -343,7 +228,7 @@ static void expect_no_task(struct fixture *f) {
 static void extra_tasks_of_the_present_step_come_before_our_own(void **state) {
   struct fixture *f = *state;
   struct work extra, work;
-  join(f, 0, 1);
+  join(f, 0, (struct task_range){0, 1});
   arrive(f, 0);
   reissue(f, 0, 0, 2, 3);
   extra = begin_extra(f, 0, 2);
@@ -359,7 +244,7 @@ static void extra_tasks_of_the_present_step_come_before_our_own(void **state) {
 static void an_order_for_a_version_to_come_is_kept_and_one_for_another_is_void(void **state) {
   struct fixture *f = *state;
   struct work extra;
-  join(f, 0, 0);
+  join(f, 0, (struct task_range){0, 0});
   reissue(f, 0, 1, 3, 4); /* nothing has come yet */
   arrive(f, 0);
   expect_no_task(f);
@@ -377,7 +262,7 @@ static void an_order_for_a_version_to_come_is_kept_and_one_for_another_is_void(v
 static void extra_tasks_are_void_when_their_step_is_over(void **state) {
   struct fixture *f = *state;
   struct work extra, work;
-  join(f, 0, 0);
+  join(f, 0, (struct task_range){0, 0});
   arrive(f, 0);
   reissue(f, 0, 0, 0, MICROBATCHES);
   extra = begin_extra(f, 0, 0);
@@ -396,7 +281,7 @@ static void extra_tasks_are_void_when_their_step_is_over(void **state) {
 static void work_ahead_makes_way_for_extra_tasks(void **state) {
   struct fixture *f = *state;
   struct work work, ahead, extra;
-  join(f, 0, 1);
+  join(f, 0, (struct task_range){0, 1});
   arrive(f, 0);
   work = begin(f, 0, 0);
   deliver(f, &work);
@@ -413,7 +298,7 @@ static void work_ahead_makes_way_for_extra_tasks(void **state) {
 /* Version 0 is not evaluated, and nothing is trained from the last. */
 static void what_the_plan_has_not_is_not_computed(void **state) {
   struct fixture *f = *state;
-  join(f, 0, 0);
+  join(f, 0, (struct task_range){0, 0});
   arrive(f, 0);
   reissue(f, 0, 0, MICROBATCHES, UINT32_MAX);
   expect_no_task(f);
@@ -426,7 +311,7 @@ static void what_the_plan_has_not_is_not_computed(void **state) {
 static void microbatches_of_a_sum_that_overflowed_are_extra_tasks(void **state) {
   struct fixture *f = *state;
   struct work extra;
-  join(f, 0, 0);
+  join(f, 0, (struct task_range){0, 0});
   arrive(f, 0);
   steps_compute_alone(&f->run, 1, (struct tree_node){2, 1}); /* of another step */
   expect_no_task(f);

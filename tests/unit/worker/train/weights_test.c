@@ -53,7 +53,7 @@ static int setup(void **state) {
                             .row_elems = METRICS + 2};
   block_map_init(&f->map, &f->model);
   *state = f;
-  return weights_new(&f->model, &f->weights, &err);
+  return weights_new(&f->model, 2, &f->weights, &err);
 }
 
 static int teardown(void **state) {
@@ -157,7 +157,7 @@ static void of_parameters_the_pages_of_what_is_held_are_pinned(void **state) {
   f->model.blocks = blocks;
   f->model.n_blocks = f->model.n_param_blocks = 5;
   f->model.param_elems = begin;
-  assert_int_equal(weights_new(&f->model, &f->weights, &err), 0);
+  assert_int_equal(weights_new(&f->model, 2, &f->weights, &err), 0);
   weights_hold(f->weights, roles);
   weights_pin(f->weights, &pinning);
   assert_int_equal(n_pinned, 2 * 3);

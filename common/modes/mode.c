@@ -1,33 +1,5 @@
-/* The table of consistency modes. */
+/* What a mode answers. */
 #include "common/modes/mode.h"
-
-#include "common/base/def_table.h"
-
-#define MODE(name) extern const struct mode_def mode_##name;
-#include "common/modes/mode.def"
-#undef MODE
-
-static const struct mode_def *const defs[] = {
-#define MODE(name) &mode_##name,
-#include "common/modes/mode.def"
-#undef MODE
-};
-static const struct def_table modes = DEF_TABLE(defs);
-
-int mode_check(const Weir__RunSpec *spec, struct err *err) {
-  const struct mode_def *mode = def_find(&modes, spec->train->mode);
-  char known[DEF_NAMES_SIZE];
-  if (!mode)
-    return err_set(err, ERR_INVALID, "train.mode: unknown mode '%.60s'; known: %s", spec->train->mode,
-                   def_names(&modes, ", ", known));
-  return mode->check ? mode->check(spec, err) : 0;
-}
-
-struct mode mode_of(const Weir__RunSpec *spec) {
-  struct mode mode = {def_find(&modes, spec->train->mode), spec->train};
-  CHECK(mode.def);
-  return mode;
-}
 
 uint64_t mode_version(const struct mode *mode, uint64_t step) {
   return mode->def->version(mode->train, step);
@@ -59,8 +31,4 @@ uint64_t mode_reply(const struct mode *mode, uint64_t step) {
 
 bool mode_brings_version(const struct mode *mode, uint64_t step) {
   return mode_reply(mode, step) > mode_version(mode, step);
-}
-
-const struct mode_def *mode_at(int index) {
-  return def_at(&modes, index);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "common/modes/mode.h"
 #include "server/coordinator/messages/orders.h"
 #include "server/coordinator/runs/runs.h"
 #include "server/coordinator/shares/assign.h"
@@ -28,6 +29,7 @@ struct late_kind {
   bool is_chunks;
 };
 
+static bool shows_over(const struct run *run, uint64_t step, uint64_t before);
 static bool is_fresh(const struct coordinator *coordinator, const struct reissue *reissue);
 static uint32_t count_missing(const struct late_kind *kind);
 static void give_late(struct coordinator *coordinator, struct run *run, const struct late_kind *kind);
@@ -46,7 +48,7 @@ void coordinator_late(struct coordinator *coordinator, struct member *server, co
     return;
   microbatches.n_duties = late->step < run->plan.steps ? run->plan.microbatches : 0;
   chunks.n_duties = plan_evaluates(&run->plan, late->step) ? run->plan.eval_chunks : 0;
-  is_partial = microbatches.n_duties > count_missing(&microbatches); /* who pushed them had all before */
+  is_partial = microbatches.n_duties > count_missing(&microbatches); /* somebody has pushed the others */
   reissue = coordinator_reissue_at(coordinator, run, late->step, is_partial);
   if (!reissue)
     return;
@@ -65,10 +67,11 @@ struct reissue *coordinator_reissue_at(struct coordinator *coordinator, struct r
     reissue->is_proven |= is_proven;
     return reissue;
   }
-  if (reissue && step < reissue->step && reissue->is_proven)
+  if (reissue && reissue->is_proven && shows_over(run, reissue->step, step))
     return NULL;
-  if (reissue && step > reissue->step && !is_proven && is_fresh(coordinator, reissue))
-    return NULL; /* another server is behind, and nobody can compute this step yet */
+  if (reissue && step > reissue->step && !(is_proven && shows_over(run, step, reissue->step)) &&
+      is_fresh(coordinator, reissue))
+    return NULL; /* another server is behind */
   coordinator_reissue_free(run);
   reissue = run->reissue = mem_new(sizeof *reissue);
   *reissue = (struct reissue){.number = ++coordinator->reissues_seen,
@@ -81,6 +84,13 @@ struct reissue *coordinator_reissue_at(struct coordinator *coordinator, struct r
   reissue->chunks = mem_new(reissue->n_chunks * sizeof *reissue->chunks);
   reissue->doubts.is_open = mem_new(run->n_blocks * sizeof *reissue->doubts.is_open);
   return reissue;
+}
+
+/* Whether a part of `step` shows that a step before is over: who pushed it had all of the version that it is
+   computed from. */
+static bool shows_over(const struct run *run, uint64_t step, uint64_t before) {
+  struct mode mode = mode_of(run->spec);
+  return before < mode_version(&mode, step);
 }
 
 /* The server that told of it would have told again if it were late still. */

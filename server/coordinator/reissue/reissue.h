@@ -30,7 +30,7 @@ struct helper {
 /* reissue.c */
 void coordinator_late(struct coordinator *coordinator, struct member *server, const Weir__Late *late);
 /* What the run has, of this step or, where it had none or an older one, begun; NULL: the message is of a step
-   that is over. is_proven: it shows that the steps before are complete. */
+   that is over. is_proven: parts of it have come, which show that steps before are complete. */
 struct reissue *coordinator_reissue_at(struct coordinator *coordinator, struct run *run, uint64_t step,
                                        bool is_proven);
 /* Those that are ready, with what they have; of the step's arena. */

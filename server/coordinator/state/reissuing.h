@@ -37,7 +37,7 @@ struct doubts {
 struct reissue {
   uint64_t number; /* of all that there were: never used twice */
   uint64_t incarnation, step;
-  bool is_proven;     /* every step before it is complete on every server */
+  bool is_proven;     /* parts of it have come: steps before its version are complete on every server */
   uint64_t told_ms;   /* of the newest report that the step is late */
   uint64_t waited_ms; /* what it said */
   uint32_t n_microbatches, n_chunks;

@@ -40,6 +40,10 @@ const struct program_option server_program_options[] = {
      "that are not over), store=SIZE (models and checkpoints) and uploads=N (submissions under way), "
      "separated "
      "by commas. Default: no limits."},
+    {"quotas", "FILE", SERVER_QUOTAS,
+     "of a coordinator, in place of --quota: a file with a line TENANT:LIMITS for each tenant, read every "
+     "second. "
+     "Comments begin with '#'."},
     {"threads", "N", SERVER_THREADS,
      "threads that serve calls, and as many again that sum and update blocks. Default: the number of online "
      "cores, at most "

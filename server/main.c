@@ -24,6 +24,7 @@ enum {
   EXIT_BAD_INPUT = 2,
   THREADS_DEFAULT_MAX = 4,
   SETTLE_MS = 5000,
+  LOOK_S = 1, /* at files that may change */
   RECEIVED_BYTES_MAX = 128 * 1024 * 1024, /* of gradients that come, or wait for their shard */
   DEPOSED_SIGNAL = SIGUSR1,               /* of ours to ourselves */
   SERVICES_MAX = COORDINATOR_SERVICES + 1
@@ -83,14 +84,22 @@ static void block_signals(sigset_t *signals) {
   signal(SIGPIPE, SIG_IGN);
 }
 
+static void look_at_quotas(struct process *process) {
+  struct quotas quotas = {0};
+  if (process->options.quota_file.path && quota_file_look(&process->options.quota_file, &quotas))
+    coordinator_service_set_quotas(process->coordinator, &quotas);
+}
+
 /* Returns the exit status. */
 static int wait_for_end(struct process *process, const sigset_t *signals) {
   const char *deposed = NULL;
   int signal_number;
   do {
-    sigwait(signals, &signal_number);
+    signal_number = sigtimedwait(signals, NULL, &(struct timespec){.tv_sec = LOOK_S});
     deposed = __atomic_load_n(&process->deposed, __ATOMIC_ACQUIRE);
-  } while (signal_number == DEPOSED_SIGNAL && !deposed);
+    if (signal_number < 0)
+      look_at_quotas(process);
+  } while (signal_number < 0 || (signal_number == DEPOSED_SIGNAL && !deposed));
   if (deposed)
     fprintf(stderr, "weir-server: %s\n", deposed);
   else
@@ -172,7 +181,7 @@ static void begin_to_lead(struct process *process, const char *own, const char *
 }
 
 static int start_services(struct process *process, struct err *err) {
-  const struct server_options *options = &process->options;
+  struct server_options *options = &process->options;
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
   struct rpc_service services[SERVICES_MAX];
   struct rpc_server_options server_options = {.listen = options->listen,

@@ -77,6 +77,7 @@ void server_options_fini(struct server_options *options) {
   free(options->store);
   options->store = NULL;
   quotas_fini(&options->quotas);
+  quota_file_fini(&options->quota_file);
   rpc_tls_close(options->tls);
   options->tls = NULL;
 }
@@ -134,6 +135,9 @@ static int take_option(int option, struct server_options *options, struct err *e
         err);
   case SERVER_QUOTA:
     return quotas_add(&options->quotas, optarg, err) ? err_prefix(err, "--quota") : 0;
+  case SERVER_QUOTAS:
+    options->quota_file.path = optarg;
+    return 0;
   case SERVER_MEMORY:
     return size_parse(optarg, &options->memory_bytes)
                ? 0
@@ -215,11 +219,22 @@ static int check_addresses(const struct server_options *options, struct err *err
   return 0;
 }
 
+static int check_quotas(struct server_options *options, struct err *err) {
+  bool has_file = options->quota_file.path, has_some = options->quotas.n > 0;
+  if (!options->is_coordinator && (has_file || has_some))
+    return err_set(err, ERR_INVALID, "--quota%s is for a coordinator", has_file ? "s" : "");
+  if (has_file && has_some)
+    return err_set(err, ERR_INVALID, "--quota and --quotas exclude each other");
+  if (has_file && quota_file_read(&options->quota_file, &options->quotas, err))
+    return err_prefix(err, "--quotas");
+  return 0;
+}
+
 static int check_options(struct server_options *options, struct err *err) {
   bool is_all = options->is_coordinator && options->is_parameters;
   const char *usual_http = getenv("WEIR_HTTP");
-  if (!options->is_coordinator && options->quotas.n > 0)
-    return err_set(err, ERR_INVALID, "--quota is for a coordinator");
+  if (check_quotas(options, err))
+    return err->code;
   if (is_all && options->coordinator)
     return err_set(err, ERR_INVALID, "--coordinator is for --role=parameters");
   if (!options->coordinator)

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "common/rpc/tls.h"
-#include "server/coordinator/quotas/quota.h"
+#include "server/coordinator/quotas/quota_file.h"
 
 struct server_options {
   bool is_coordinator, is_parameters; /* at least one */
@@ -27,6 +27,7 @@ struct server_options {
   int threads;                        /* 0: as the machine suggests */
   uint64_t memory_bytes;              /* that runs may take; 0: no bound */
   struct quotas quotas;               /* of tenants; owned */
+  struct quota_file quota_file;       /* from which they are; path NULL: none */
 };
 
 /* Fills options from arguments and environment. True if the program is to run; else *status is its exit

@@ -1,5 +1,6 @@
 """Quotas of tenants: each is refused, or waited for, with its name, its limit, what is used and what to do."""
 import json
+import os
 import re
 import subprocess
 
@@ -90,11 +91,40 @@ def test_a_sweeps_trials_begin_as_its_tenants_quota_allows():
         assert (most, ends) == (1, 3), cluster.coordinator.output()
 
 
+def test_quotas_of_a_file_are_gone_by_once_it_has_changed():
+    with Folder() as folder:
+        quotas, spec = folder.file("quotas", "default:runs=1 # to begin with\n"), write_spec(folder)
+        with Cluster(folder, options=("--quotas", quotas)) as cluster:
+            where = ("--coordinator", cluster.address)
+
+            def change(text, says):
+                before = cluster.coordinator.output().count(says)
+                os.rename(folder.file("new", text), quotas)
+                wait_for(lambda: cluster.coordinator.output().count(says) > before, says)
+
+            def refused(*words):
+                error = weir(*words, *where, status=1).stderr
+                assert error.count("\n") == 1 and "the quota of the tenant 'default' is runs=0: 0 used, and this takes 1" in error, error
+            run = weir("submit", spec, *where).stdout.strip()
+            wait_for(lambda: cluster.json("status", run)["state"] == "done", "the end of the run")
+            change("# nobody\n*:runs=0\n", " new_quotas ")
+            refused("submit", spec)
+            refused("fork", run, "train.steps=24")
+            change("*:runs=3\n*:runs=4\n", f"{quotas}:2: the tenant '*' has quotas already")
+            refused("submit", spec)
+            change("", " new_quotas ")
+            weir("submit", spec, *where)
+            weir("fork", run, "train.steps=24", *where)
+
+
 def test_what_is_no_quota_stops_the_coordinator_at_once():
-    for quota, text in (("vision", "is no quota"), ("vision:runs=some", "'some' is not a number")):
-        error = weir_server("--quota", quota)
-        assert error.count("\n") == 1 and "--quota: " in error and text in error, error
+    for option, quota, text in (("--quota", "vision", "is no quota"), ("--quota", "vision:runs=some", "'some' is not a number"),
+                                ("--quotas", "/nowhere/quotas", "/nowhere/quotas"), ("--quotas", "/dev/null", "not a text file")):
+        error = weir_server(option, quota)
+        assert error.count("\n") == 1 and f"{option}: " in error and text in error, error
     assert "--quota is for a coordinator" in weir_server("--role=parameters", "--quota", "vision:runs=1")
+    assert "--quotas is for a coordinator" in weir_server("--role=parameters", "--quotas", "quotas")
+    assert "exclude each other" in weir_server("--quota", "vision:runs=1", "--quotas", "quotas")
 
 
 def weir_server(*words):

@@ -161,6 +161,7 @@ static void take_event(struct coordinator *coordinator, const struct coordinator
     coordinator_commit_finished(coordinator, &event->checkpoint);
     break;
   case EVENT_CHECKPOINT_DROPPED: /* it left the run's list when it was ordered */
+  case EVENT_QUOTAS:             /* settling goes by them */
     break;
   case EVENT_STORE:
     coordinator_store_told(coordinator, event->store_message);

@@ -100,6 +100,12 @@ void quotas_fini(struct quotas *quotas) {
   *quotas = (struct quotas){0};
 }
 
+void quotas_move(struct quotas *to, struct quotas *from) {
+  *to = from ? *from : (struct quotas){0};
+  if (from)
+    *from = (struct quotas){0};
+}
+
 uint64_t quota_limit(const struct quotas *quotas, const char *tenant, enum quota_kind kind) {
   const struct quota *row = quotas ? find_row(quotas, tenant) : NULL;
   if (quotas && !row)

@@ -37,6 +37,7 @@ struct quotas {
    INVALID. */
 int quotas_add(struct quotas *quotas, const char *text, struct err *err);
 void quotas_fini(struct quotas *quotas);
+void quotas_move(struct quotas *to, struct quotas *from); /* from, which may be NULL, has none then */
 
 /* quotas NULL: there are none. */
 uint64_t quota_limit(const struct quotas *quotas, const char *tenant, enum quota_kind kind);

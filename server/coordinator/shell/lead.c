@@ -207,7 +207,7 @@ static void begin_to_lead(struct task *task) {
   struct coordinator_options core_options = {
       .term = shell->term,
       .store_identity = shell->identity,
-      .quotas = options->quotas,
+      .quotas = &shell->quotas,
       .missing_after_ms =
           (uint64_t)(options->missing_after_ms > 0 ? options->missing_after_ms : MISSING_AFTER_MS),
       .server_grace_ms =

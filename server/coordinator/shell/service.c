@@ -28,6 +28,7 @@ struct coordinator_service *coordinator_service_new(const struct coordinator_ser
   struct coordinator_service *shell = mem_new(sizeof *shell);
   shell->options = *options;
   shell->store = options->store;
+  quotas_move(&shell->quotas, options->quotas);
   pthread_mutex_init(&shell->uploads_lock, NULL);
   memcpy(shell->training, training_methods, sizeof training_methods);
   shell->training[0].idle_ms = options->upload_idle_ms ? options->upload_idle_ms : LIMIT_UPLOAD_IDLE_MS;
@@ -45,6 +46,30 @@ struct coordinator_service *coordinator_service_new(const struct coordinator_ser
 
 const struct rpc_service *coordinator_service_list(const struct coordinator_service *service) {
   return service->services;
+}
+
+struct quota_task {
+  struct task task;
+  struct coordinator_service *shell;
+  struct quotas quotas;
+};
+
+static void take_quotas(struct task *task) {
+  struct quota_task *taken = TASK_OWNER(task, struct quota_task, task);
+  struct coordinator_service *shell = taken->shell;
+  pthread_mutex_lock(&shell->uploads_lock);
+  quotas_fini(&shell->quotas);
+  quotas_move(&shell->quotas, &taken->quotas);
+  pthread_mutex_unlock(&shell->uploads_lock);
+  free(taken);
+  shell_step(shell, &(struct coordinator_event){.kind = EVENT_QUOTAS});
+}
+
+void coordinator_service_set_quotas(struct coordinator_service *shell, struct quotas *quotas) {
+  struct quota_task *task = mem_new(sizeof *task);
+  *task = (struct quota_task){.task.run = take_quotas, .shell = shell};
+  quotas_move(&task->quotas, quotas);
+  task_post(shell->event_loop, &task->task);
 }
 
 /* The event loop's last task of its own: tells who waits for it. */
@@ -102,6 +127,7 @@ void coordinator_service_free(struct coordinator_service *shell) {
   coordinator_actions_fini(&shell->actions);
   overview_free(shell->overview);
   coordinator_free(shell->core);
+  quotas_fini(&shell->quotas);
   shell_lead_fini(shell);
   pthread_mutex_destroy(&shell->uploads_lock);
   free(shell);

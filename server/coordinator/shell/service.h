@@ -18,7 +18,7 @@ struct coordinator_service_options {
   int follow_ms;                /* a worker that follows a run for longer is named; 0: 30000 */
   int upload_idle_ms;           /* how long a submission may be silent before all of it has come; 0: 30000 */
   int upload_slow_ms;           /* how long it may be slow; 0: 60000 */
-  const struct quotas *quotas;  /* of tenants; outlives the role; NULL: none */
+  struct quotas *quotas;        /* of tenants; taken; NULL: none */
   struct rpc_security security; /* members' addresses must be allowed by it; clients are told */
   int lease_ms;                 /* how long a leader may be silent before another takes over; 0: 3000 */
   /* We lead from now on, and members and clients are answered. On a thread of the role; may be NULL. */
@@ -47,6 +47,9 @@ bool coordinator_service_wait(struct coordinator_service *service, int timeout_m
 /* A source of metrics (struct metric_source), whose user is the service. Waits for the event loop; one thread
    at a time, and none once coordinator_service_free is called. */
 void coordinator_service_measure(void *service, struct metric_page *page);
+
+/* From now on tenants have these quotas, which are taken. Any thread. */
+void coordinator_service_set_quotas(struct coordinator_service *service, struct quotas *quotas);
 
 /* Ends the streams of members and watchers and refuses new calls (UNAVAILABLE). Before rpc_server_stop, which
    waits for calls. Runs are not told: members keep them for a while. */

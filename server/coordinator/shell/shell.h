@@ -28,6 +28,7 @@
 
 #include "common/rpc/server.h"
 #include "server/coordinator/core/core.h"
+#include "server/coordinator/quotas/quota.h"
 #include "server/coordinator/shell/lease.h"
 #include "server/coordinator/shell/run_model.h"
 #include "server/coordinator/shell/sender.h"
@@ -81,6 +82,7 @@ struct coordinator_service {
   uint32_t uploads;    /* atomic: in progress */
   pthread_mutex_t uploads_lock;
   struct upload *uploads_list; /* under uploads_lock */
+  struct quotas quotas;        /* set by the event loop, under uploads_lock */
   uint32_t piece_calls;        /* atomic: whose pieces the clients have not read */
   bool is_ending;              /* atomic: threads are to drop what takes long */
 

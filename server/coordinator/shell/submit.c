@@ -130,13 +130,15 @@ static struct upload *upload_begin(struct rpc_call *call, const Weir__SubmitRequ
 static int upload_count(struct upload *upload, struct err *err) {
   struct coordinator_service *shell = upload->shell;
   struct quota_use use = {.more = 1};
+  int code;
   pthread_mutex_lock(&shell->uploads_lock);
   for (const struct upload *other = shell->uploads_list; other; other = other->next)
     use.used += strcmp(other->submitter.tenant, upload->submitter.tenant) == 0;
   upload->next = shell->uploads_list;
   shell->uploads_list = upload;
+  code = quota_check(&shell->quotas, upload->submitter.tenant, QUOTA_UPLOADS, &use, err);
   pthread_mutex_unlock(&shell->uploads_lock);
-  return quota_check(shell->options.quotas, upload->submitter.tenant, QUOTA_UPLOADS, &use, err);
+  return code;
 }
 
 static void upload_uncount(struct upload *upload) {

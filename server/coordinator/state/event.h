@@ -106,6 +106,7 @@ enum coordinator_event_kind {
   EVENT_MEMBER_DRAINED,
   EVENT_MODEL_LOST, /* neither the store nor the coordinator has the model of a run that is not over */
   EVENT_SWEEP_KIND, /* a sweep has a kind, or is forgotten */
+  EVENT_QUOTAS,     /* those of the coordinator's options are others now */
   EVENT_TICK,       /* every 100 ms or so: a long gap says that we did not run */
 };
 

@@ -20,7 +20,8 @@ struct coordinator_options {
   uint64_t follow_ms; /* a worker that follows a run for longer without catching up is named; 0: workers
                          compute as soon as they have loaded */
   unsigned char secret[TICKET_KEY_BYTES]; /* from which the keys of new runs are derived */
-  const struct quotas *quotas;            /* of tenants; outlives the coordinator; NULL: none */
+  const struct quotas *quotas;            /* of tenants; outlives the coordinator, and may change between
+                                             its steps (EVENT_QUOTAS); NULL: none */
   const char *store_identity; /* that servers' stores must have; outlives the coordinator; NULL: any */
 };
 

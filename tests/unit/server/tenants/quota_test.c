@@ -3,14 +3,18 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "common/base/log.h"
 #include "server/coordinator/messages/info.h"
-#include "server/coordinator/quotas/quota.h"
+#include "server/coordinator/quotas/quota_file.h"
 #include "server/coordinator/shares/share.h"
+#include "server/coordinator/state/event.h"
 #include "server/coordinator/state/state.h"
 #include "tests/support/coordinator/core_run.h"
 
@@ -161,6 +165,69 @@ static void executors_beyond_the_quota_are_for_others_and_the_queue_says_why(voi
   quotas_fini(&quotas);
 }
 
+/* As when the file of them has changed. */
+static void quotas_become(struct core_fixture *f, struct quotas *quotas, const char *text) {
+  struct err err = ERR_NONE;
+  quotas_fini(quotas);
+  assert_int_equal(quotas_add(quotas, text, &err), 0);
+  core_step(f, &(struct coordinator_event){.kind = EVENT_QUOTAS});
+}
+
+static void a_quota_that_grows_or_shrinks_is_gone_by_at_once(void **state) {
+  static const char *const texts[] = {"vision:executors=1"};
+  struct quotas quotas = quotas_from(texts, 1);
+  struct core_fixture *f = *state;
+  f->coordinator->options.quotas = &quotas;
+  server_joins(f, S1);
+  worker_joins(f, W1, 4);
+  submits_for(f, A, "vision");
+  worker_loads(f, W1, A);
+  server_loads(f, S1, A);
+  assert_int_equal(info_of_run(f, A).executors, 1);
+  quotas_become(f, &quotas, "vision:executors=3");
+  assert_int_equal(info_of_run(f, A).executors, 3);
+  quotas_become(f, &quotas, "vision:executors=2");
+  assert_int_equal(info_of_run(f, A).executors, 2);
+  submits_for(f, B, "vision");
+  quotas_become(f, &quotas, "vision:runs=1");
+  assert_int_equal(info_of_run(f, A).executors + info_of_run(f, B).executors, 4);
+  assert_int_equal(admit(f, "vision", (struct quota_demand){0}), ERR_QUOTA);
+  quotas_fini(&quotas);
+}
+
+static void time_goes_by(struct core_fixture *f) {
+  for (int i = 0; i < 12; i++) { /* longer than the longest pause before a checkpoint is tried again */
+    time_passes(f, 3000);
+    for (uint64_t key = S1; key <= W2; key++)
+      member_beats(f, key);
+  }
+}
+
+/* The model has 1,000 bytes. */
+static void a_checkpoint_beyond_the_quota_waits_until_there_is_room_unless_it_is_waited_for(void **state) {
+  static const char *const texts[] = {"*:store=1000", "nlp:store=1"};
+  struct quotas quotas = quotas_from(texts, 2);
+  struct core_fixture *f = *state;
+  f->coordinator->options.quotas = &quotas;
+  core_run_start(f, 3);
+  reports_steps(f, S1, RUN, 0, 3);
+  time_goes_by(f);
+  assert_int_equal(f->told[S1].writes, 0);
+  assert_non_null(strstr(info_of_run(f, RUN).store_message,
+                         "failed: the quota of the tenant 'default' is store=1000 bytes: 1000 bytes used"));
+  quotas_become(f, &quotas, "*:store=1001");
+  time_goes_by(f);
+  assert_int_equal(f->told[S1].writes, 1);
+  reports_steps(f, S1, RUN, 3, f->told[S1].write_step);
+  quotas_become(f, &quotas, "*:store=1000");
+  core_run_checkpoint(f);
+  time_goes_by(f);
+  assert_int_equal(f->told[S1].writes, 1);
+  user_pauses(f, RUN);
+  assert_int_equal(f->told[S1].writes, 2);
+  quotas_fini(&quotas);
+}
+
 /* Two runs of it share a worker, since they have no more executors for that. */
 static void runs_of_a_tenant_share_a_worker_within_its_quota(void **state) {
   static const char *const texts[] = {"vision:executors=2"};
@@ -247,6 +314,48 @@ static void a_claim_that_takes_workers_whole_has_none_that_is_larger_than_what_i
   assert_int_equal(share.workers, 2);
 }
 
+static void file_says(const char *path, const char *text) {
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  fputs(text, file);
+  assert_int_equal(fclose(file), 0);
+}
+
+static void a_file_of_quotas_is_taken_whenever_it_has_changed_and_is_good(void **state) {
+  static const char *const rows[][2] = {{"vision:runs=2\nvision:runs=3\n", ":2: the tenant 'vision' has quotas"},
+                                        {"\n\nvision\n", ":3: 'vision' is no quota"}};
+  char path[] = "/tmp/weir-quotas-XXXXXX";
+  int fd = mkstemp(path);
+  struct quota_file file = {.path = path};
+  struct quotas quotas = {0}, others = {0};
+  struct err err = ERR_NONE;
+  (void)state;
+  assert_true(fd >= 0);
+  close(fd);
+  file_says(path, "# who\n vision:runs=4 # what\n\n*:runs=1");
+  assert_int_equal(quota_file_read(&file, &quotas, &err), 0);
+  assert_int_equal(quotas.n, 2);
+  assert_int_equal(quota_limit(&quotas, "vision", QUOTA_RUNS), 4);
+  assert_false(quota_file_look(&file, &others));
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    file_says(path, rows[i][0]);
+    assert_false(quota_file_look(&file, &others));
+    assert_non_null(strstr(file.refused.text, rows[i][1]));
+    assert_int_equal(others.n, 0);
+  }
+  file_says(path, "vision:runs=5");
+  assert_true(quota_file_look(&file, &others));
+  assert_int_equal(file.refused.code, ERR_OK);
+  assert_int_equal(others.n, 1);
+  assert_int_equal(quota_limit(&others, "vision", QUOTA_RUNS), 5);
+  quotas_fini(&others);
+  unlink(path);
+  assert_false(quota_file_look(&file, &others));
+  assert_int_equal(file.refused.code, ERR_NOT_FOUND);
+  quota_file_fini(&file);
+  quotas_fini(&quotas);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, core_setup, core_teardown)
 
 int main(void) {
@@ -256,6 +365,9 @@ int main(void) {
       cmocka_unit_test(a_refusal_says_which_quota_how_much_is_used_and_what_to_do),
       cmocka_unit_test(shares_end_where_a_budget_is_spent),
       cmocka_unit_test(a_claim_that_takes_workers_whole_has_none_that_is_larger_than_what_is_left),
+      cmocka_unit_test(a_file_of_quotas_is_taken_whenever_it_has_changed_and_is_good),
+      TEST(a_quota_that_grows_or_shrinks_is_gone_by_at_once),
+      TEST(a_checkpoint_beyond_the_quota_waits_until_there_is_room_unless_it_is_waited_for),
       TEST(live_runs_their_memory_and_what_they_store_count_for_their_tenant),
       TEST(executors_beyond_the_quota_are_for_others_and_the_queue_says_why),
       TEST(runs_of_a_tenant_share_a_worker_within_its_quota),

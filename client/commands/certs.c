@@ -178,11 +178,17 @@ static const struct command_def command_certs_init = {
     .run = init_run,
 };
 
+/* Options that several of the commands have. */
+#define OPTION_CA(more)                                                                                      \
+  { .name = "ca", .kind = OPTION_TEXT, .value = "CA_DIR", .help = more }
+#define OPTION_DAYS(who)                                                                                     \
+  {                                                                                                          \
+    .name = "days", .kind = OPTION_COUNT, .value = "N", .fallback = "365", .least = 1,                       \
+    .most = CERT_DAYS_MAX, .help = "how long " who " valid from now on, and no longer than the authority."   \
+  }
+
 static const struct option_def issue_options[] = {
-    {.name = "ca",
-     .kind = OPTION_TEXT,
-     .value = "CA_DIR",
-     .help = "the authority's folder, of `weir certs init`."},
+    OPTION_CA("the authority's folder, of `weir certs init`."),
     {.name = "role",
      .kind = OPTION_TEXT,
      .value = "ROLE",
@@ -202,13 +208,7 @@ static const struct option_def issue_options[] = {
      .value = "ACCESS",
      .help = "of a client: viewer, submitter or operator. Default: submitter. Operators of the tenant "
              "default run the cluster, and see all tenants."},
-    {.name = "days",
-     .kind = OPTION_COUNT,
-     .value = "N",
-     .fallback = "365",
-     .least = 1,
-     .most = CERT_DAYS_MAX,
-     .help = "how long it is valid from now on, and no longer than the authority."},
+    OPTION_DAYS("it is"),
     {0}};
 
 static const struct command_def command_certs_issue = {
@@ -249,17 +249,8 @@ static const struct command_def command_certs_show = {
 };
 
 static const struct option_def renew_options[] = {
-    {.name = "ca",
-     .kind = OPTION_TEXT,
-     .value = "CA_DIR",
-     .help = "the authority's folder, of `weir certs init`; the DIRs' ca.pem must have it already."},
-    {.name = "days",
-     .kind = OPTION_COUNT,
-     .value = "N",
-     .fallback = "365",
-     .least = 1,
-     .most = CERT_DAYS_MAX,
-     .help = "how long they are valid from now on, and no longer than the authority."},
+    OPTION_CA("the authority's folder, of `weir certs init`; the DIRs' ca.pem must have it already."),
+    OPTION_DAYS("they are"),
     {0}};
 
 static const struct command_def command_certs_renew = {
@@ -282,10 +273,7 @@ static const struct command_def command_certs_renew = {
 };
 
 static const struct option_def trust_options[] = {
-    {.name = "ca",
-     .kind = OPTION_TEXT,
-     .value = "CA_DIR",
-     .help = "a folder with the authority's ca.pem; its key is not needed."},
+    OPTION_CA("a folder with the authority's ca.pem; its key is not needed."),
     {.name = "alone",
      .kind = OPTION_FLAG,
      .help = "trust no other authority any more. Refused where DIR's own certificate is of another one."},

@@ -120,20 +120,26 @@ def attack(attacker, cluster, runs, holder, others):
     assert status == "FAILED_PRECONDITION" and "is in incarnation 0 here, the call's ticket is for 1" in details, details
 
 
+@contextlib.contextmanager
+def anns_workers(folder):
+    """(A cluster with a gate and two workers, which are ann's, a client's options, eve's folder)."""
+    authority = Authority(folder)
+    people = {name: folder.file(name) for name in ("ann", "eve")}
+    for name, out in people.items():
+        weir("certs", "issue", "--ca", authority.path, "--role", "worker", "--name", name, out)
+    with Cluster(folder, servers=0, workers=0, gate=Gate(folder), options=("--tls", authority.folder("coordinator"))) as cluster:
+        cluster.server_options = ("--tls", authority.folder("server"))
+        cluster.add_server()
+        for _ in range(2):
+            cluster.add_worker(options=("--tls", people["ann"]))
+        yield cluster, ("--tls", authority.folder("client")), people["eve"]
+
+
 def test_with_certificates_a_ticket_is_its_holders_alone():
-    with Folder() as folder:
-        authority, gate = Authority(folder), Gate(folder)
-        people = {name: folder.file(name) for name in ("ann", "eve")}
-        for name, out in people.items():
-            weir("certs", "issue", "--ca", authority.path, "--role", "worker", "--name", name, out)
-        with Cluster(folder, servers=0, workers=0, gate=gate, options=("--tls", authority.folder("coordinator"))) as cluster:
-            cluster.server_options = ("--tls", authority.folder("server"))
-            cluster.add_server()
-            for _ in range(2):
-                cluster.add_worker(options=("--tls", people["ann"]))
-            with two_runs(folder, cluster, ("--tls", authority.folder("client"))) as runs, Attacker(people["eve"]) as attacker:
-                store = cluster.store.removeprefix("file://")
-                attack(attacker, cluster, runs, EVE, [ticket_of(store, runs[0], holder=holder) for holder in (ANN, "", "servers")])
+    with Folder() as folder, anns_workers(folder) as (cluster, client, eve):
+        with two_runs(folder, cluster, client) as runs, Attacker(eve) as attacker:
+            store = cluster.store.removeprefix("file://")
+            attack(attacker, cluster, runs, EVE, [ticket_of(store, runs[0], holder=holder) for holder in (ANN, "", "servers")])
 
 
 def test_a_worker_whose_certificate_gets_another_name_joins_by_it_and_the_run_goes_on():
@@ -172,37 +178,28 @@ def piece_of(run):
 
 
 def test_workers_of_a_team_take_pieces_from_those_with_a_ticket_alone():
-    with Folder() as folder:
-        authority, gate = Authority(folder), Gate(folder)
-        people = {name: folder.file(name) for name in ("ann", "eve")}
-        for name, out in people.items():
-            weir("certs", "issue", "--ca", authority.path, "--role", "worker", "--name", name, out)
-        with Cluster(folder, servers=0, workers=0, gate=gate, options=("--tls", authority.folder("coordinator"))) as cluster:
-            cluster.server_options = ("--tls", authority.folder("server"))
-            cluster.add_server()
-            for _ in range(2):
-                cluster.add_worker(options=("--tls", people["ann"]))
-            client, metrics = ("--coordinator", cluster.address, "--tls", authority.folder("client")), folder.file("metrics.jsonl")
-            store = cluster.store.removeprefix("file://")
-            gate.stop_at(STEP)
-            with Process(program("weir"), "submit", write_spec(folder, "workers: {stages: 2, min: 2}\n"), "--follow", "--metrics", metrics,
-                         *client) as follower, Attacker(people["eve"]) as attacker:
-                wait_for(lambda: newest_step(metrics) >= STEP, "the run to stand")
-                run = json.loads(weir("runs", "--json", *client).stdout)[0]["run"]
-                key = peer_key_of(store, run)
-                for worker in cluster.workers:
-                    def send(ticket, message=piece_of(run), address=address_of(worker).group(1)):
-                        return attacker.call("worker.weir", address, "Peers/Send", ticket, message)
+    with Folder() as folder, anns_workers(folder) as (cluster, options, eve):
+        client, metrics = ("--coordinator", cluster.address, *options), folder.file("metrics.jsonl")
+        store = cluster.store.removeprefix("file://")
+        cluster.gate.stop_at(STEP)
+        with Process(program("weir"), "submit", write_spec(folder, "workers: {stages: 2, min: 2}\n"), "--follow", "--metrics", metrics,
+                     *client) as follower, Attacker(eve) as attacker:
+            wait_for(lambda: newest_step(metrics) >= STEP, "the run to stand")
+            run = json.loads(weir("runs", "--json", *client).stdout)[0]["run"]
+            key = peer_key_of(store, run)
+            for worker in cluster.workers:
+                def send(ticket, message=piece_of(run), address=address_of(worker).group(1)):
+                    return attacker.call("worker.weir", address, "Peers/Send", ticket, message)
 
-                    own = ticket_of(store, run, holder=EVE, key=key)
-                    status, details, _ = send(own)  # so it is the ticket that counts
-                    assert status == "ABORTED" and "does not work in team 99" in details, details
-                    for ticket in (None, "nonsense", damaged(own), ticket_of(store, run, holder=EVE), ticket_of(store, run, holder=ANN, key=key)):
-                        assert_denied(send(ticket))
-                    assert_denied(send(ticket_of(store, run, 1, EVE, key=key)), "the call's ticket is not")
-                gate.open()
-                assert follower.wait() == 0, follower.output()[-3000:]
-            assert done_event(metrics)["weights_sha256"] == undisturbed()
+                own = ticket_of(store, run, holder=EVE, key=key)
+                status, details, _ = send(own)  # so it is the ticket that counts
+                assert status == "ABORTED" and "does not work in team 99" in details, details
+                for ticket in (None, "nonsense", damaged(own), ticket_of(store, run, holder=EVE), ticket_of(store, run, holder=ANN, key=key)):
+                    assert_denied(send(ticket))
+                assert_denied(send(ticket_of(store, run, 1, EVE, key=key)), "the call's ticket is not")
+            cluster.gate.open()
+            assert follower.wait() == 0, follower.output()[-3000:]
+        assert done_event(metrics)["weights_sha256"] == undisturbed()
 
 
 if __name__ == "__main__":

@@ -173,7 +173,15 @@ static void quotas_become(struct core_fixture *f, struct quotas *quotas, const c
   core_step(f, &(struct coordinator_event){.kind = EVENT_QUOTAS});
 }
 
-static void a_quota_that_grows_or_shrinks_is_gone_by_at_once(void **state) {
+static void time_goes_by(struct core_fixture *f) {
+  for (int i = 0; i < 12; i++) { /* longer than the longest pause before a checkpoint is tried again */
+    time_passes(f, 3000);
+    for (uint64_t key = S1; key <= W2; key++)
+      member_beats(f, key);
+  }
+}
+
+static void a_quota_that_grows_or_shrinks_is_gone_by(void **state) {
   static const char *const texts[] = {"vision:executors=1"};
   struct quotas quotas = quotas_from(texts, 1);
   struct core_fixture *f = *state;
@@ -184,23 +192,21 @@ static void a_quota_that_grows_or_shrinks_is_gone_by_at_once(void **state) {
   worker_loads(f, W1, A);
   server_loads(f, S1, A);
   assert_int_equal(info_of_run(f, A).executors, 1);
-  quotas_become(f, &quotas, "vision:executors=3");
-  assert_int_equal(info_of_run(f, A).executors, 3);
-  quotas_become(f, &quotas, "vision:executors=2");
-  assert_int_equal(info_of_run(f, A).executors, 2);
   submits_for(f, B, "vision");
+  assert_state(f, B, WEIR__RUN_STATE__QUEUED);
+  quotas_become(f, &quotas, "vision:executors=3");
+  assert_string_equal(f->told[W1].load, B);
+  worker_loads(f, W1, B);
+  server_loads(f, S1, B);
+  assert_int_equal(info_of_run(f, A).executors + info_of_run(f, B).executors, 3);
+  quotas_become(f, &quotas, "vision:executors=2");
+  time_goes_by(f);
+  assert_int_equal(info_of_run(f, A).executors + info_of_run(f, B).executors, 2);
   quotas_become(f, &quotas, "vision:runs=1");
+  time_goes_by(f);
   assert_int_equal(info_of_run(f, A).executors + info_of_run(f, B).executors, 4);
   assert_int_equal(admit(f, "vision", (struct quota_demand){0}), ERR_QUOTA);
   quotas_fini(&quotas);
-}
-
-static void time_goes_by(struct core_fixture *f) {
-  for (int i = 0; i < 12; i++) { /* longer than the longest pause before a checkpoint is tried again */
-    time_passes(f, 3000);
-    for (uint64_t key = S1; key <= W2; key++)
-      member_beats(f, key);
-  }
 }
 
 /* The model has 1,000 bytes. */
@@ -366,7 +372,7 @@ int main(void) {
       cmocka_unit_test(shares_end_where_a_budget_is_spent),
       cmocka_unit_test(a_claim_that_takes_workers_whole_has_none_that_is_larger_than_what_is_left),
       cmocka_unit_test(a_file_of_quotas_is_taken_whenever_it_has_changed_and_is_good),
-      TEST(a_quota_that_grows_or_shrinks_is_gone_by_at_once),
+      TEST(a_quota_that_grows_or_shrinks_is_gone_by),
       TEST(a_checkpoint_beyond_the_quota_waits_until_there_is_room_unless_it_is_waited_for),
       TEST(live_runs_their_memory_and_what_they_store_count_for_their_tenant),
       TEST(executors_beyond_the_quota_are_for_others_and_the_queue_says_why),

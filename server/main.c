@@ -24,7 +24,7 @@ enum {
   EXIT_BAD_INPUT = 2,
   THREADS_DEFAULT_MAX = 4,
   SETTLE_MS = 5000,
-  LOOK_S = 1, /* at files that may change */
+  LOOK_S = 1,                             /* at files that may change */
   RECEIVED_BYTES_MAX = 128 * 1024 * 1024, /* of gradients that come, or wait for their shard */
   DEPOSED_SIGNAL = SIGUSR1,               /* of ours to ourselves */
   SERVICES_MAX = COORDINATOR_SERVICES + 1

@@ -112,6 +112,11 @@ def test_quotas_of_a_file_are_gone_by_once_it_has_changed():
             refused("fork", run, "train.steps=24")
             change("*:runs=3\n*:runs=4\n", f"{quotas}:2: the tenant '*' has quotas already")
             refused("submit", spec)
+            change("*:store=1\n", " new_quotas ")
+            error = weir("fork", run, "train.steps=24", *where, status=1).stderr
+            used, more = map(int, re.search(r"store=1 bytes: (\d+) bytes used, and this takes (\d+) bytes", error).groups())
+            model = os.path.getsize(folder.file("mlp.onnx"))
+            assert used > 2 * model and more > model, error  # the model and its run's checkpoints; the fork's first one
             change("", " new_quotas ")
             weir("submit", spec, *where)
             weir("fork", run, "train.steps=24", *where)

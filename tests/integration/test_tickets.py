@@ -121,15 +121,15 @@ def attack(attacker, cluster, runs, holder, others):
 
 
 @contextlib.contextmanager
-def anns_workers(folder):
-    """(A cluster with a gate and two workers, which are ann's, a client's options, eve's folder)."""
+def anns_workers(folder, **process):
+    """(A cluster with a gate and two workers, which are ann's, a client's options, eve's folder). process: options of coordinator and server."""
     authority = Authority(folder)
     people = {name: folder.file(name) for name in ("ann", "eve")}
     for name, out in people.items():
         weir("certs", "issue", "--ca", authority.path, "--role", "worker", "--name", name, out)
-    with Cluster(folder, servers=0, workers=0, gate=Gate(folder), options=("--tls", authority.folder("coordinator"))) as cluster:
-        cluster.server_options = ("--tls", authority.folder("server"))
-        cluster.add_server()
+    with Cluster(folder, servers=0, workers=0, gate=Gate(folder), options=("--tls", authority.folder("coordinator")), **process) as cluster:
+        cluster.authority, cluster.server_options = authority, ("--tls", authority.folder("server"))
+        cluster.add_server(**process)
         for _ in range(2):
             cluster.add_worker(options=("--tls", people["ann"]))
         yield cluster, ("--tls", authority.folder("client")), people["eve"]

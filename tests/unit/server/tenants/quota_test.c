@@ -135,8 +135,33 @@ static void live_runs_their_memory_and_what_they_store_count_for_their_tenant(vo
     user_cancels(f, C);
     err = ERR_NONE;
     assert_int_equal(quota_admit_again(f->coordinator, B, &err), 0);
+    quotas.rows[0].limits[QUOTA_MEMORY] = 2 * memory - 1;
+    assert_int_equal(quota_admit_again(f->coordinator, B, &err), ERR_QUOTA);
+    err = ERR_NONE;
+    assert_int_equal(quota_admit_again(f->coordinator, RUN, &err), 0); /* it is not over */
   }
   quotas_fini(&quotas);
+}
+
+static uint64_t runs_that_count_when_held(struct core_fixture *f, const char *sweep) {
+  f->tenant = "vision";
+  f->sweep = sweep;
+  f->hold = 4;
+  core_run_begin(f, 1);
+  assert_int_equal(quota_used(f->coordinator, "vision", QUOTA_RUNS), 1);
+  reports_steps(f, S1, RUN, 0, 4);
+  reports_held(f, S1, RUN, 4);
+  reports_held(f, S2, RUN, 4);
+  assert_state(f, RUN, WEIR__RUN_STATE__HELD);
+  return quota_used(f->coordinator, "vision", QUOTA_RUNS);
+}
+
+static void a_trial_that_is_held_does_not_count(void **state) {
+  assert_int_equal(runs_that_count_when_held(*state, "sweep-aaaaaa"), 0);
+}
+
+static void a_run_that_is_held_counts(void **state) {
+  assert_int_equal(runs_that_count_when_held(*state, NULL), 1);
 }
 
 /* Each worker has one. */
@@ -328,8 +353,9 @@ static void file_says(const char *path, const char *text) {
 }
 
 static void a_file_of_quotas_is_taken_whenever_it_has_changed_and_is_good(void **state) {
-  static const char *const rows[][2] = {{"vision:runs=2\nvision:runs=3\n", ":2: the tenant 'vision' has quotas"},
-                                        {"\n\nvision\n", ":3: 'vision' is no quota"}};
+  static const char *const rows[][2] = {
+      {"vision:runs=2\nvision:runs=3\n", ":2: the tenant 'vision' has quotas"},
+      {"\n\nvision\n", ":3: 'vision' is no quota"}};
   char path[] = "/tmp/weir-quotas-XXXXXX";
   int fd = mkstemp(path);
   struct quota_file file = {.path = path};
@@ -375,6 +401,8 @@ int main(void) {
       TEST(a_quota_that_grows_or_shrinks_is_gone_by),
       TEST(a_checkpoint_beyond_the_quota_waits_until_there_is_room_unless_it_is_waited_for),
       TEST(live_runs_their_memory_and_what_they_store_count_for_their_tenant),
+      TEST(a_trial_that_is_held_does_not_count),
+      TEST(a_run_that_is_held_counts),
       TEST(executors_beyond_the_quota_are_for_others_and_the_queue_says_why),
       TEST(runs_of_a_tenant_share_a_worker_within_its_quota),
       TEST(a_worker_with_more_executors_than_the_quota_lends_some_of_them),

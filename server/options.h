@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "common/rpc/tls.h"
-#include "server/coordinator/quotas/quota_file.h"
+#include "server/quota_file.h"
 
 struct server_options {
   bool is_coordinator, is_parameters; /* at least one */

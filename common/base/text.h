@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "common/base/err.h"
+
 /* How many bytes the character at `at` has; 0 if it is none, or a control character. Shortest forms only, no
    surrogates, nothing above U+10FFFF. The end of the text is no character. */
 size_t text_character_size(const char *at);
@@ -16,6 +18,15 @@ bool text_is_clean(const char *text);
 /* A copy of at most max_bytes, where '?' stands for every byte that a clean text has not. Freed by the
  * caller. */
 char *text_copy_clean(const char *text, size_t max_bytes);
+
+/* The text of a file that is open, which is named so in errors; freed by the caller. Errors: INVALID for what
+   is no regular file, is longer than a MiB or has a zero byte; IO. */
+int text_read(int fd, const char *name, char **text, struct err *err);
+
+/* Calls take for each line that says something, without its comment, from '#' on, and the blanks at its ends,
+   until it fails. Errors: those of take, behind "NAME:NUMBER: ". */
+typedef int line_function(void *user, const char *line, struct err *err);
+int text_each_line(const char *text, const char *name, line_function *take, void *user, struct err *err);
 
 /* The shortest decimal text of a finite number, of at least six digits' precision, that reads as that very
    number; returns text. */

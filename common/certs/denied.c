@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/lines.h"
 #include "common/base/memory.h"
+#include "common/base/text.h"
 
 static line_function denied_add;
 
@@ -21,8 +21,8 @@ int cert_denied_read(const char *folder, struct cert_denied *denied, struct err 
   if (at < 0)
     err_open(err, errno, "the folder of certificates '%s'", folder);
   else if ((fd = openat(at, "denied.txt", O_RDONLY | O_CLOEXEC | O_NONBLOCK)) >= 0) {
-    if (lines_read(fd, file, &denied->text, err) == 0)
-      lines_each(denied->text, file, denied_add, denied, err);
+    if (text_read(fd, file, &denied->text, err) == 0)
+      text_each_line(denied->text, file, denied_add, denied, err);
     close(fd);
   } else if (errno != ENOENT)
     err_open(err, errno, "%s", file);

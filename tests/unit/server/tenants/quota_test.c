@@ -12,10 +12,10 @@
 
 #include "common/base/log.h"
 #include "server/coordinator/messages/info.h"
-#include "server/coordinator/quotas/quota_file.h"
 #include "server/coordinator/shares/share.h"
 #include "server/coordinator/state/event.h"
 #include "server/coordinator/state/state.h"
+#include "server/quota_file.h"
 #include "tests/support/coordinator/core_run.h"
 
 enum { W3 = 5 };

@@ -1,5 +1,5 @@
 /* A file of quotas, read again and again. */
-#include "server/coordinator/quotas/quota_file.h"
+#include "server/quota_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/lines.h"
 #include "common/base/log.h"
+#include "common/base/text.h"
 
 static int add_line(void *user, const char *line, struct err *err) {
   return quotas_add(user, line, err);
@@ -18,14 +18,14 @@ static int read_text(const char *path, char **text, struct err *err) {
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0)
     return err_open(err, errno, "%s", path);
-  lines_read(fd, path, text, err);
+  text_read(fd, path, text, err);
   close(fd);
   return err->code;
 }
 
 int quota_file_read(struct quota_file *file, struct quotas *quotas, struct err *err) {
   char *text = NULL;
-  if (read_text(file->path, &text, err) || lines_each(text, file->path, add_line, quotas, err)) {
+  if (read_text(file->path, &text, err) || text_each_line(text, file->path, add_line, quotas, err)) {
     free(text);
     quotas_fini(quotas);
     return err->code;

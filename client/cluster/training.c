@@ -10,6 +10,7 @@
 #include "client/cluster/teams_check.h"
 #include "client/cluster/weights_sources.h"
 #include "client/files/export.h"
+#include "client/files/socket_folder.h"
 #include "common/base/memory.h"
 #include "common/base/message.h"
 
@@ -44,10 +45,10 @@ int training_launch(struct training *training, struct err *err) {
       .trace = args_text(args, "trace"),
       .tls = args_text(args, "tls"),
       .is_insecure = args_flag(args, "insecure"),
-      .sockets = args_flag(args, "sockets"),
       .restart = !args_flag(args, "no-restart"),
   };
-  launcher_start(&options, &training->launcher, err);
+  if (socket_folder_choose(args_flag(args, "sockets"), &options.sockets, err) == 0)
+    launcher_start(&options, &training->launcher, err);
   free(logs);
   free(store);
   if (err->code)

@@ -135,7 +135,7 @@ static const struct option_def train_options[] = {
      .kind = OPTION_FLAG,
      .help = "the processes listen at sockets in a folder that only you may enter (unix:/PATH), and not on "
              "ports of "
-             "127.0.0.1, which every user of this machine reaches."},
+             "127.0.0.1, which every user of this machine reaches. Also where WEIR_SOCKETS is 1."},
     {.name = "no-restart", .kind = OPTION_FLAG, .help = "leave a process that died dead."},
     {0}};
 

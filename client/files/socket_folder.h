@@ -2,7 +2,12 @@
 #ifndef WEIR_CLIENT_FILES_SOCKET_FOLDER_H
 #define WEIR_CLIENT_FILES_SOCKET_FOLDER_H
 
+#include <stdbool.h>
+
 #include "common/base/err.h"
+
+/* Whether there is to be one: where --sockets says so, else where WEIR_SOCKETS does. Errors: INVALID. */
+int socket_folder_choose(bool is_given, bool *is_wanted, struct err *err);
 
 /* In TMPDIR, or in /tmp where that is none or too long for sockets. *address: "unix:/tmp/weir-a1b2c3", to
    which

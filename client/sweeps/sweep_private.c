@@ -8,6 +8,7 @@
 #include "client/cluster/stop.h"
 #include "client/files/result_dir.h"
 #include "client/files/run_file.h"
+#include "client/files/socket_folder.h"
 #include "client/sweeps/sweep_follow.h"
 #include "client/sweeps/sweep_resume.h"
 #include "client/sweeps/sweep_table.h"
@@ -101,10 +102,10 @@ static int launch(struct private_sweep *own, struct err *err) {
       .threads = (int)args_count(args, "threads"),
       .device = args_text(args, "device"),
       .tls = args->given_tls,
-      .sockets = args_flag(args, "sockets"),
   };
   own->cluster.kept = own->absolute;
-  if (private_cluster_start(&own->cluster, &members, &own->connection, err))
+  if (socket_folder_choose(args_flag(args, "sockets"), &members.sockets, err) ||
+      private_cluster_start(&own->cluster, &members, &own->connection, err))
     return err->code;
   printf("coordinator %s\n", launcher_address(own->cluster.launcher));
   fflush(stdout);

@@ -120,5 +120,14 @@ def test_a_private_cluster_on_sockets_is_reached_by_nobody_else_and_leaves_no_fo
         assert not os.listdir(place)
 
 
+def test_who_shares_a_machine_has_private_clusters_on_sockets_without_asking():
+    with Folder() as folder:
+        spec, metrics = write_spec(folder), folder.file("metrics.jsonl")
+        done = weir("train", spec, "--out", folder.file("out"), "--metrics", metrics, "--threads", 1, env={**os.environ, "WEIR_SOCKETS": "1"})
+        assert "coordinator unix:" in done.stdout and done_event(metrics)["weights_sha256"] == undisturbed(), done
+        done = weir("train", spec, "--out", folder.file("other"), env={**os.environ, "WEIR_SOCKETS": "yes"}, status=2)
+        assert "WEIR_SOCKETS is 1, 0 or nothing, not 'yes'" in done.stderr and done.stderr.count("\n") == 1, done
+
+
 if __name__ == "__main__":
     main(globals())

@@ -158,12 +158,22 @@ check-quick: deps-check ## in 4 minutes: unit and conformance tests, the heart o
 	  -- tests/lint.py
 
 # The package of examples/python in an environment of its own, with what runs its notebook.
-PYTHON_FILES = $(wildcard examples/python/*.toml examples/python/*.py examples/python/weir/*.py examples/python/weir/pb/* proto/*.proto)
+PYTHON_FILES = $(wildcard examples/python/*.toml examples/python/*.py examples/python/src/weir/*.py examples/python/src/weir/pb/* proto/*.proto)
 build/python/.done: tests/python_requirements.txt $(PYTHON_FILES)
 	@echo "  VENV  build/python"
 	$(Q)mkdir -p build; [ -x build/python/bin/pip ] || python3 -m venv build/python; \
 	build/python/bin/pip -q install -r $< && build/python/bin/pip -q install --force-reinstall --no-deps ./examples/python && \
 	touch $@ || { rm -rf build/python; echo "make: the tests that need $< are skipped"; } >&2
+
+# The same with PyTorch, which is large: for the worker of examples/python.
+build/torch/.done: tests/torch_requirements.txt $(PYTHON_FILES)
+	@echo "  VENV  build/torch"
+	$(Q)mkdir -p build; [ -x build/torch/bin/pip ] || python3 -m venv build/torch; build/torch/bin/pip -q install -r $< && \
+	build/torch/bin/pip -q install --force-reinstall --no-deps ./examples/python && touch $@
+
+torch-check: deps-check ## the worker on PyTorch of examples/python beside ours (downloads PyTorch)
+	@$(MAKE) --no-print-directory -j$$(nproc) all build/python/.done build/torch/.done
+	@WEIR_BUILD_DIR=$(B) python3 tests/integration/test_foreign.py test_a_worker_on_pytorch_trains_lenet_beside_ours
 
 build/parity/.done: tests/parity/requirements.txt
 	@echo "  VENV  build/parity"

@@ -22,7 +22,7 @@ def generate(out):
         for path in PROTO.glob("*.proto"):  # as parts of the package: `spec` alone is anybody's name
             text = re.sub(r'^import "(\w+\.proto)"', rf'import "{PACKAGE}/\1"', path.read_text(), flags=re.MULTILINE)
             (folder / path.name).write_text(text)
-        shutil.copy(HERE / PACKAGE / "onnx_file.proto", folder)
+        shutil.copy(HERE / "src" / PACKAGE / "onnx_file.proto", folder)
         files = [f"{PACKAGE}/{path.name}" for path in sorted(folder.glob("*.proto"))]
         if protoc.main(["protoc", f"-I{work}", f"--python_out={out}", f"--pyi_out={out}", f"--grpc_python_out={out}", *files]):
             raise SystemExit("protoc refused the messages; what it said is above")

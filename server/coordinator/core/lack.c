@@ -1,4 +1,5 @@
-/* What a run asks of workers and they lack, for people: labels, the kind of its sweep. */
+/* What a run asks of workers and they lack, for people: labels, the kind of its sweep, bits of weir-worker.
+ */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,7 +99,7 @@ char *coordinator_missing_kind(const struct coordinator *coordinator, const stru
   const struct member *stranger = NULL; /* the first one */
   uint32_t fitting = 0, all = 0;
   char *mismatch, *text;
-  if (!sweep_kind_of(run))
+  if (!sweep_kind_of(run) && coordinator->n_foreign == 0)
     return NULL;
   for (int i = 0; i < coordinator->n_members; i++) {
     const struct member *member = coordinator->members[i];
@@ -113,7 +114,9 @@ char *coordinator_missing_kind(const struct coordinator *coordinator, const stru
   if (!stranger || fitting >= needed)
     return NULL;
   mismatch = coordinator_worker_mismatch(run, stranger);
-  text = mem_printf("workers of its sweep's kind: %u of the %u there: %s", fitting, all, mismatch);
+  text =
+      mem_printf("workers %s: %u of the %u there: %s",
+                 sweep_kind_of(run) ? "of its sweep's kind" : "that may compute it", fitting, all, mismatch);
   free(mismatch);
   return text;
 }

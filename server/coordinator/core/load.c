@@ -24,7 +24,7 @@ static void worker_loaded(struct coordinator *coordinator, struct seat *seat, co
 static void reference_set(struct coordinator *coordinator, struct run *run, const struct seat *seat,
                           const Weir__RunLoaded *loaded);
 static void reference_set_kind(struct run *run, const struct seat *seat);
-static void reference_add_probe(struct run *run, const struct seat *seat, const Weir__RunLoaded *loaded);
+static void reference_add(struct run *run, const struct seat *seat, const Weir__RunLoaded *loaded);
 static char *reference_mismatch(const struct run *run, const struct seat *seat,
                                 const Weir__RunLoaded *loaded);
 static void seat_crowded(struct coordinator *coordinator, struct seat *seat, const char *message);
@@ -69,7 +69,7 @@ static void worker_loaded(struct coordinator *coordinator, struct seat *seat, co
   }
   if (!run->reference.fingerprint) /* resumed: the first one says of which build all must be */
     reference_set_kind(run, seat);
-  reference_add_probe(run, seat, loaded);
+  reference_add(run, seat, loaded);
   run->is_info_due = true;
   coordinator_seat_follow(coordinator, seat);
 }
@@ -97,11 +97,17 @@ static void reference_set_kind(struct run *run, const struct seat *seat) {
     sweep_kind_fix_worker(sweep, seat->worker);
 }
 
-/* Of the stages that it has; the first worker that has these says what it is to be. */
-static void reference_add_probe(struct run *run, const struct seat *seat, const Weir__RunLoaded *loaded) {
+/* What foreign workers do not know: the dataset's hash and, of the stages that it has, the probe's, which the
+   first worker that has these says. */
+static void reference_add(struct run *run, const struct seat *seat, const Weir__RunLoaded *loaded) {
   char *probe = probes_clean(loaded->probe_sha256);
   char *known = probes_find(run->reference.probe_sha256, seat->stages), *probes;
-  if (!known) {
+  if (!*run->reference.dataset_sha256) {
+    free(run->reference.dataset_sha256);
+    run->reference.dataset_sha256 = text_copy_clean(loaded->dataset_sha256, HASH_MAX);
+    run->is_save_due = true;
+  }
+  if (!known && !seat->worker->is_foreign) {
     probes = probes_add(run->reference.probe_sha256, seat->stages, probe);
     free(run->reference.probe_sha256);
     run->reference.probe_sha256 = probes;
@@ -128,13 +134,15 @@ static char *reference_mismatch(const struct run *run, const struct seat *seat,
                                 const Weir__RunLoaded *loaded) {
   const struct reference *reference = &run->reference;
   char *probe, *text;
+  bool is_known;
   if (loaded->train_samples != run->plan.train_samples || loaded->eval_samples != run->plan.eval_samples)
     return mem_printf(
         "%s (%s) has %llu + %llu samples, %s has %llu + %llu: the data must be the same on all workers",
         seat->worker->id, seat->worker->host, (unsigned long long)loaded->train_samples,
         (unsigned long long)loaded->eval_samples, reference->worker,
         (unsigned long long)run->plan.train_samples, (unsigned long long)run->plan.eval_samples);
-  if (strcmp(loaded->dataset_sha256, reference->dataset_sha256))
+  is_known = *reference->dataset_sha256 && (*loaded->dataset_sha256 || !seat->worker->is_foreign);
+  if (is_known && strcmp(loaded->dataset_sha256, reference->dataset_sha256))
     return mem_printf(
         "%s (%s) has a dataset of hash %.128s, %s of %s: the data must be the same on all workers",
         seat->worker->id, seat->worker->host, loaded->dataset_sha256, reference->worker,

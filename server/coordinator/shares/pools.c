@@ -26,7 +26,7 @@ struct pool {
 static bool requires_the_same(const struct run *a, const struct run *b) {
   struct labels one = coordinator_required(a), other = coordinator_required(b);
   return one.n == other.n && labels_include(one, other) && sweep_kind_of(a) == sweep_kind_of(b) &&
-         strcmp(a->tenant, b->tenant) == 0;
+         coordinator_admits_foreign(a) == coordinator_admits_foreign(b) && strcmp(a->tenant, b->tenant) == 0;
 }
 
 static struct kinds kinds_of(const struct pooled *pooled, int *of, struct arena *arena) {

@@ -38,14 +38,17 @@ bool coordinator_server_fits(const struct run *run, const struct member *server)
 char *coordinator_server_mismatch(const struct run *run, const struct member *server);
 /* Unless the run has a kind, it is the server's from now on. */
 void coordinator_server_set_kind(struct run *run, const struct member *server);
-/* Whether the worker is of the kind of the run's sweep, where it has one. */
+/* Whether workers that are other programs than weir-worker may compute the run. */
+bool coordinator_admits_foreign(const struct run *run);
+/* Whether the worker is of the kind of the run's sweep, where it has one, and weir-worker where it must be.
+ */
 bool coordinator_worker_fits(const struct run *run, const struct member *worker);
 /* As coordinator_server_mismatch. */
 char *coordinator_worker_mismatch(const struct run *run, const struct member *worker);
 /* Finds out for which sweeps some of the workers are of another kind. */
 void coordinator_find_strangers(struct coordinator *coordinator, struct member *const *workers, int n);
-/* Whether some workers might not do for the run: it requires labels, or there are some of another kind, or
-   some that are one tenant's. */
+/* Whether some workers might not do for the run: it requires labels, or there are some of another kind, of
+   one tenant, or of another program. */
 bool coordinator_is_choosy(const struct coordinator *coordinator, const struct run *run);
 
 #endif

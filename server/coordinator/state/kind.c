@@ -51,8 +51,17 @@ void coordinator_server_set_kind(struct run *run, const struct member *server) {
   run->is_save_due = true;
 }
 
+bool coordinator_admits_foreign(const struct run *run) {
+  return !run->spec->train->deterministic && run->spec->workers->stages == 1 && !sweep_kind_of(run);
+}
+
 char *coordinator_worker_mismatch(const struct run *run, const struct member *worker) {
   const struct sweep_kind *sweep = sweep_kind_of(run);
+  if (worker->is_foreign && !coordinator_admits_foreign(run))
+    return mem_printf(
+        "%s (%s) is another program than weir-worker: it may compute whole models alone, of runs with "
+        "train.deterministic false",
+        worker->id, worker->host);
   if (!sweep || !sweep->fingerprint || strcmp(worker->fingerprint, sweep->fingerprint) == 0)
     return NULL;
   return mem_printf(
@@ -63,6 +72,8 @@ char *coordinator_worker_mismatch(const struct run *run, const struct member *wo
 
 bool coordinator_worker_fits(const struct run *run, const struct member *worker) {
   const struct sweep_kind *sweep = sweep_kind_of(run);
+  if (worker->is_foreign)
+    return coordinator_admits_foreign(run);
   return !sweep || !sweep->fingerprint || strcmp(worker->fingerprint, sweep->fingerprint) == 0;
 }
 
@@ -80,5 +91,6 @@ void coordinator_find_strangers(struct coordinator *coordinator, struct member *
 
 bool coordinator_is_choosy(const struct coordinator *coordinator, const struct run *run) {
   const struct sweep_kind *sweep = sweep_kind_of(run);
-  return coordinator->n_tied > 0 || coordinator_required(run).n > 0 || (sweep && sweep->has_strangers);
+  return coordinator->n_tied > 0 || coordinator->n_foreign > 0 || coordinator_required(run).n > 0 ||
+         (sweep && sweep->has_strangers);
 }

@@ -37,6 +37,7 @@ struct member {
                       have it */
 
   uint64_t memory_bytes; /* servers: what runs may take of its memory; 0: no bound */
+  bool is_foreign;       /* workers: another program than weir-worker computes */
   bool is_draining;      /* servers: it is given no more blocks, and those that it has move to others */
 
   enum worker_state state;       /* workers: what follows */

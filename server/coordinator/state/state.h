@@ -36,6 +36,7 @@ struct coordinator {
   uint64_t members_seen; /* so far */
   int n_bounded;         /* servers that say what runs may take of their memory */
   int n_tied;            /* workers that are one tenant's */
+  int n_foreign;         /* workers that are other programs */
   bool has_tenants;      /* there were runs of several */
   uint32_t servers_seen, workers_seen;
   struct quarantines quarantines;

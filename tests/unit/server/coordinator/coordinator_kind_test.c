@@ -270,6 +270,70 @@ static void a_sweep_that_is_reopened_may_go_on_with_another_kind(void **state) {
   assert_state(f, T1, WEIR__RUN_STATE__RUNNING);
 }
 
+static void foreign_worker_joins(struct core_fixture *f, uint64_t key) {
+  Weir__Hello hello = WEIR__HELLO__INIT;
+  hello.role = WEIR__ROLE__WORKER;
+  hello.host = "host";
+  hello.pid = (uint32_t)key;
+  hello.executors = 1;
+  hello.foreign = true;
+  says_hello(f, key, &hello);
+}
+
+static void a_foreign_worker_gets_no_run_that_is_deterministic_or_in_stages(void **state) {
+  struct core_fixture *f = *state;
+  server_joins(f, S1);
+  foreign_worker_joins(f, W1);
+  user_submits(f, RUN, 1, 0);
+  assert_string_equal(f->told[W1].load, "");
+  assert_non_null(
+      strstr(info_of_run(f, RUN).message,
+             "workers that may compute it: 0 of the 1 there: worker-1 (host) is another program"));
+  user_cancels(f, RUN);
+  f->admits_any = true;
+  f->stages = 2;
+  user_submits(f, T0, 1, 0);
+  assert_string_equal(f->told[W1].load, "");
+  user_cancels(f, T0);
+  f->stages = 0;
+  user_submits(f, T1, 1, 0);
+  assert_string_equal(f->told[W1].load, T1);
+}
+
+static void a_foreign_worker_is_passed_over_for_one_that_suits(void **state) {
+  struct core_fixture *f = *state;
+  server_joins(f, S1);
+  foreign_worker_joins(f, W1);
+  worker_joins(f, W2, 1);
+  f->admits_any = true;
+  user_submits(f, T0, 1, 1);
+  f->admits_any = false;
+  user_submits(f, RUN, 1, 1); /* each has the one worker that it may have */
+  assert_string_equal(f->told[W1].load, T0);
+  assert_string_equal(f->told[W2].load, RUN);
+}
+
+static void what_a_foreign_worker_does_not_know_others_say(void **state) {
+  struct core_fixture *f = *state;
+  f->admits_any = true;
+  server_joins(f, S1);
+  foreign_worker_joins(f, W1);
+  user_submits(f, RUN, 1, 0);
+  member_loads(f, W1, RUN, "", SAMPLES);
+  server_loads(f, S1, RUN);
+  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
+  worker_joins(f, W2, 1);
+  worker_loads(f, W2, RUN);
+  assert_int_equal(info_of_run(f, RUN).workers, 2);
+  worker_joins(f, W3, 1);
+  member_loads(f, W3, RUN, "other data", SAMPLES);
+  assert_string_equal(f->told[W3].unload, RUN);
+  foreign_worker_joins(f, AGAIN);
+  member_loads(f, AGAIN, RUN, "", SAMPLES + 1); /* how many samples there are it does know */
+  assert_string_equal(f->told[AGAIN].unload, RUN);
+  assert_int_equal(info_of_run(f, RUN).workers, 2);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, core_setup, core_teardown)
   const struct CMUnitTest tests[] = {
@@ -285,6 +349,9 @@ int main(void) {
       TEST(a_successor_knows_the_kind_from_the_runs_of_the_trials),
       TEST(trials_that_need_not_be_deterministic_take_any_kind),
       TEST(a_sweep_that_is_reopened_may_go_on_with_another_kind),
+      TEST(a_foreign_worker_gets_no_run_that_is_deterministic_or_in_stages),
+      TEST(a_foreign_worker_is_passed_over_for_one_that_suits),
+      TEST(what_a_foreign_worker_does_not_know_others_say),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import signal
 import socket
 import stat
@@ -41,6 +42,8 @@ def test_the_page_is_served_with_what_protects_it():
             assert "unsafe" not in headers["Content-Security-Policy"], headers
         assert headers["Content-Type"].startswith("text/javascript"), headers
         _, _, page = dashboard.ask("GET", "/")
+        modules = {name for name in os.listdir(os.path.join(ROOT, "client", "ui", "assets")) if name.endswith(".js")}
+        assert modules <= set(re.findall(r'(?:href|src)="([^"]+)"', page)), "all are asked for at once, not one after the other"
         assert dashboard.session not in page and "http" not in page.replace("http-equiv", ""), "no session, no other host"
         refused = dashboard.ask("GET", "/api/overview", Weir_Session=None)[1]
         assert {key: refused[key] for key in PROTECTIONS} == PROTECTIONS, refused

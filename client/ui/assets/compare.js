@@ -54,6 +54,7 @@ class CompareView {
       height: 320,
       xName: "step",
       xFormat: short,
+      xPrecision: 0,
       xTip: count,
       yTip: (y) => shown(this.metric, y),
       yTick: (y) => metricTick(this.metric, y)
@@ -89,11 +90,12 @@ class CompareView {
       const info = this.infos.get(run);
       if (info && isOver(info.state) && this.all.get(run).isLoaded) return;
       const [fresh] = await Promise.all([get("run", {run}).catch(() => null), this.all.get(run).refresh()]);
-      if (fresh) this.infos.set(run, fresh);
+      this.infos.set(run, fresh ?? info ?? {});
+      if (this.isClosed) return;
+      this.draw();
+      this.drawKeys();
     }));
     if (this.isClosed) return;
-    this.draw();
-    this.drawKeys();
     this.timer = setTimeout(() => this.tick(), REFRESH_MS);
   }
 
@@ -181,6 +183,7 @@ class CompareView {
   }
 
   drawKeys() {
+    if (this.infos.size < this.runs.length) return;
     const rows =
         differences(this.runs.map((run) => this.infos.get(run)?.spec ?? {})).filter(({path}) => path !== "name");
     this.head.replaceChildren(

@@ -89,9 +89,14 @@ function axis(text, options) {
 }
 
 function configuration(plot) {
-  const {options} = plot,
-        x = axis(
-            options.xTitle, {ticks: 8, format: options.xFormat, hasGrid: false, min: options.xMin, max: options.xMax});
+  const {options} = plot, x = axis(options.xTitle, {
+                            ticks: 8,
+                            format: options.xFormat,
+                            precision: options.xPrecision,
+                            hasGrid: false,
+                            min: options.xMin,
+                            max: options.xMax
+                          });
   const y = axis("", {
     isLog: plot.isLog,
     isStacked: options.isStacked,

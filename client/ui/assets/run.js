@@ -179,7 +179,7 @@ class RunView {
   }
 
   makePlots() {
-    const steps = {xName: "step", xFormat: (x) => short(x), xTip: (x) => count(x), shared: this.shared};
+    const steps = {xName: "step", xPrecision: 0, xFormat: (x) => short(x), xTip: (x) => count(x), shared: this.shared};
     this.loss = new Plot({...steps, title: "Loss by step", height: 250});
     this.evals = new Plot({...steps, title: "Evaluations by step", height: 150});
     this.small = Object.fromEntries(SIDE_METRICS.map((name) => [name, new Plot({

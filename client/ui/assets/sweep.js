@@ -78,6 +78,7 @@ class SweepView {
       height: 220,
       xName: "trial",
       xFormat: (x) => count(Math.round(x)),
+      xPrecision: 0,
       yFormat: (y) => metric(this.data.objective.metric, y),
       yTick: (y) => metricTick(this.data.objective.metric, y)
     });

@@ -81,6 +81,7 @@ rm -rf "$to"/examples/*.onnx "$to"/examples/*/ "$to"/tests/integration/test_*.py
 cp "$root/tests/integration/test_parity.py" "$to/tests/integration"
 cp -rL "$vectors/data" "$to/tests/onnx"
 cp -L /usr/share/doc/libonnx-testdata/copyright "$to/licenses/libonnx-testdata"
+cp -L /usr/share/doc/libjs-chart.js/copyright "$to/licenses/libjs-chart.js" # in the dashboard
 install -m 755 "$root/docker/gpu-check" "$to"
 find "$to" -name __pycache__ -prune -exec rm -rf {} +
 chmod -R u+w,go-w,a+rX "$to"

@@ -179,6 +179,8 @@ def test_it_listens_on_this_machine_alone():
     ):
         done = weir("ui", "--listen", listen, "--coordinator", NOWHERE, status=2)
         assert done.stderr.startswith("weir: ") and len(done.stderr.splitlines()) == 1, (listen, done.stderr)
+        if listen in ("0.0.0.0:0", "[::]:0", "10.0.0.1:0", "example.com:80"):
+            assert "for this machine alone" in done.stderr, (listen, done.stderr)
     for listen in ("localhost:0", "127.0.0.2:0"):
         with Dashboard(NOWHERE, "--listen", listen) as dashboard:
             assert dashboard.url.startswith(f"http://{listen[:-2]}:"), dashboard.url

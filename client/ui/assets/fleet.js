@@ -254,7 +254,7 @@ export function mount(root) {
         legend = makeLegend();
   const plot = new Plot({
     title: "Executors by run over ten minutes",
-    height: 236,
+    height: 252,
     axisWidth: 46,
     isStacked: true,
     yMin: 0,

@@ -1,19 +1,21 @@
 /* Specs as text and as keys. */
 
 const isMap = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+/** Lists that were not given are there, and empty. */
+const entries = (map) => Object.entries(map ?? {}).filter(([, value]) => !(Array.isArray(value) && value.length === 0));
 const isPlain = (value) => !isMap(value) && !Array.isArray(value);
 const word = (value) =>
     (typeof value === "string" && !/^[\w./@+-][\w ./@+*-]*$/.test(value) ? JSON.stringify(value) : String(value));
 
 function inline(value) {
   if (Array.isArray(value)) return `[${value.map(inline).join(", ")}]`;
-  if (isMap(value)) return `{${Object.entries(value).map(([key, one]) => `${key}: ${inline(one)}`).join(", ")}}`;
+  if (isMap(value)) return `{${entries(value).map(([key, one]) => `${key}: ${inline(one)}`).join(", ")}}`;
   return word(value);
 }
 
 /** A spec in the form in which it was written: YAML. */
 export function yaml(spec, indent = "") {
-  return Object.entries(spec)
+  return entries(spec)
       .map(([key, value]) => {
         if (isMap(value)) {
           const text = inline(value);
@@ -28,7 +30,7 @@ export function yaml(spec, indent = "") {
 
 /** "train.optimizer.lr" and the like, with their values as text. */
 export function flat(spec, prefix = "", out = new Map()) {
-  for (const [key, value] of Object.entries(spec ?? {})) {
+  for (const [key, value] of entries(spec)) {
     const path = prefix ? `${prefix}.${key}` : key;
     if (isMap(value))
       flat(value, path, out);

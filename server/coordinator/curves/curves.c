@@ -51,6 +51,8 @@ static struct curve_value values_join(struct curve_value a, uint64_t of_a, struc
   double all = (double)of_a + (double)of_b;
   if (isnan(a.mean) || isnan(b.mean))
     return isnan(a.mean) ? b : a;
+  if (a.mean == b.mean) /* without a rounding */
+    return (struct curve_value){a.mean, fmin(a.min, b.min), fmax(a.max, b.max)};
   return (struct curve_value){a.mean * ((double)of_a / all) + b.mean * ((double)of_b / all),
                               fmin(a.min, b.min), fmax(a.max, b.max)};
 }

@@ -9,8 +9,9 @@
 #include "server/coordinator/state/event_log.h"
 #include "server/coordinator/state/run.h"
 
-/* So many events of steps are read for one answer; where there are more, it is made of the run's curves. */
-enum { SPANS_MAX = 8192 };
+/* Where the history has more events of the steps that are asked for, the run's curves will do if they have
+   this part of the points that are wanted. */
+enum { EVENTS_READ = EVENT_LOG_EXACT, ENOUGH_PART = 4 };
 
 /* What is asked for. */
 struct wanted {
@@ -19,8 +20,8 @@ struct wanted {
   struct arena *arena;
 };
 
-static void fill_points(const struct curves *from, int first, const struct wanted *wanted,
-                        struct curves *fitted) {
+static void fit_points(const struct curves *from, int first, const struct wanted *wanted,
+                       struct curves *fitted) {
   struct curve_point point;
   curves_init_points(fitted, from->n_metrics, wanted->points);
   for (int i = first; i < from->n_points; i++) {
@@ -29,10 +30,10 @@ static void fill_points(const struct curves *from, int first, const struct wante
   }
 }
 
-/* False: the history has too many events of these steps. */
-static bool fit_events(const struct run *run, const struct wanted *wanted, struct curves *fitted) {
-  struct step_span *spans = mem_new(SPANS_MAX * sizeof *spans);
-  int n = event_log_spans(&run->events, wanted->since, spans, SPANS_MAX);
+/* False: the history has more than max events of these steps. */
+static bool fit_events(const struct run *run, const struct wanted *wanted, int max, struct curves *fitted) {
+  struct step_span *spans = mem_new(((size_t)max + 1) * sizeof *spans);
+  int n = event_log_spans(&run->events, wanted->since, spans, max);
   curves_init_points(fitted, STEP_METRICS, wanted->points);
   for (int i = 0; i < n; i++) {
     struct curve_point point;
@@ -43,6 +44,14 @@ static bool fit_events(const struct run *run, const struct wanted *wanted, struc
   }
   free(spans);
   return n >= 0;
+}
+
+static void fit_steps(const struct run *run, const struct wanted *wanted, struct curves *fitted) {
+  const struct curves *steps = &run->events.curves.steps;
+  int first = curves_find(steps, wanted->since), max = run->events.steps.count;
+  bool are_enough = (steps->n_points - first) * ENOUGH_PART >= wanted->points;
+  if (!fit_events(run, wanted, are_enough && max > EVENTS_READ ? EVENTS_READ : max, fitted))
+    fit_points(steps, first, wanted, fitted);
 }
 
 static bool is_wanted(const Weir__SeriesRequest *request, const char *metric) {
@@ -94,12 +103,10 @@ static void fill_curves(const struct run *run, const Weir__SeriesRequest *reques
   const struct run_curves *curves = &run->events.curves;
   struct curves steps = {0}, evals = {0};
   series->curves = arena_new(wanted->arena, 2 * CURVES_METRICS_MAX * sizeof *series->curves);
-  if (curves->steps.n_metrics && !fit_events(run, wanted, &steps)) {
-    curves_fini(&steps);
-    fill_points(&curves->steps, curves_find(&curves->steps, wanted->since), wanted, &steps);
-  }
+  if (curves->steps.n_metrics)
+    fit_steps(run, wanted, &steps);
   if (curves->evals.n_metrics)
-    fill_points(&curves->evals, curves_find(&curves->evals, wanted->since), wanted, &evals);
+    fit_points(&curves->evals, curves_find(&curves->evals, wanted->since), wanted, &evals);
   add_curves(&steps, step_metric_names, request, wanted->arena, series);
   add_curves(&evals, (const char *const *)curves->names, request, wanted->arena, series);
   curves_fini(&steps);

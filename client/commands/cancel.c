@@ -13,7 +13,8 @@ const struct command_def command_cancel = {
     .max_arguments = 1,
     .takes_coordinator = true,
     .description =
-        "Ends RUN (an id or a unique prefix of one) at once; its servers and workers are free for other "
+        "Ends RUN (an id, a unique prefix of one, or a name: its newest run) at once; its servers and "
+        "workers are free for other "
         "runs. Its checkpoints stay: `weir resume` can take it up again. Where the store cannot keep yet "
         "that "
         "the run is cancelled, the line says so: until then a coordinator that is restarted goes on with it.",

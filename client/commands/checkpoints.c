@@ -116,7 +116,8 @@ const struct command_def command_checkpoints = {
     .max_arguments = 1,
     .takes_coordinator = true,
     .description =
-        "Lists the committed checkpoints of RUN (an id or a unique prefix of one), the oldest first: the "
+        "Lists the committed checkpoints of RUN (an id, a unique prefix of one, or a name: its newest run), "
+        "the oldest first: the "
         "version of the weights, when it was committed, its blocks and their size, how much of that was new "
         "in the store, the loss of the step before, and how the version was evaluated, if it was.\n"
         "\n"

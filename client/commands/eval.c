@@ -207,7 +207,8 @@ const struct command_def command_eval = {
     .max_arguments = 1,
     .takes_coordinator = true,
     .description =
-        "Evaluates the weights of a checkpoint of RUN (an id or a unique prefix of one), by default of the "
+        "Evaluates the weights of a checkpoint of RUN (an id, a unique prefix of one, or a name: its newest "
+        "run), by default of the "
         "newest, on the cluster that has it: as a run of its own, eval-NAME, which trains nothing. Where no "
         "worker is free, a run that trains with several lends one; else it waits. DIR is a folder that `weir "
         "train` left: its store is read, and a "

@@ -128,7 +128,7 @@ const struct command_def command_export = {
         "trained initializers and running statistics replaced, batch norm on the latter and dropout gone. "
         "Above 2 GiB, which no ONNX file can hold, its tensors lie in FILE.onnx.data beside it. "
         "FILE.safetensors holds every tensor that training changed, under its name in the model.\n\n"
-        "RUN is the run's id or a unique prefix of it.",
+        "RUN is the run's id, a unique prefix of it, or a name, which means the newest run of that name.",
     .options = export_options,
     .examples = "weir export fashion-mnist -o model.onnx\n"
                 "weir export fashion-mnist-3fa9c1 --step 500 -o model.safetensors\n",

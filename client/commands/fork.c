@@ -55,7 +55,8 @@ const struct command_def command_fork = {
     .max_arguments = ARGUMENTS_MAX,
     .takes_coordinator = true,
     .description =
-        "Begins a run of its own from the checkpoint of RUN (an id or a unique prefix of one) at STEP, by "
+        "Begins a run of its own from the checkpoint of RUN (an id, a unique prefix of one, or a name: its "
+        "newest run) at STEP, by "
         "default "
         "the newest: with its weights, what its optimizer keeps, its average, and its model. It goes on at "
         "that "

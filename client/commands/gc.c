@@ -110,7 +110,8 @@ const struct command_def command_gc = {
     .takes_coordinator = true,
     .description =
         "Deletes blocks of the store that no checkpoint and no run refers to: those of checkpoints that were "
-        "never committed, or whose deletion was cut short. Each RUN (an id or a unique prefix of one), which "
+        "never committed, or whose deletion was cut short. Each RUN (an id, a unique prefix of one, or a "
+        "name: its newest run), which "
         "must be done, failed, stopped or cancelled, is deleted before that with all its checkpoints.\n"
         "\n"
         "With --store no coordinator may lead the store: it is watched for a little over a second, and if "

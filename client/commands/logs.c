@@ -14,6 +14,8 @@
 #include "client/files/run_file.h"
 #include "client/files/tensorboard.h"
 #include "client/sweeps/sweep_logs.h"
+#include "client/terminal/output.h"
+#include "client/terminal/series_table.h"
 #include "common/base/memory.h"
 #include "common/base/message.h"
 #include "storage/checkpoint/checkpoint_parts.h"
@@ -32,6 +34,9 @@ struct named {
 
 static int folder_logs(const struct args *args, struct err *err);
 static int cluster_logs(const struct args *args, struct err *err);
+static int check_options(const struct args *args, struct err *err);
+static int points_print(const struct args *args, struct connection *connection, const char *run,
+                        struct err *err);
 static int lines_take(struct event_sink *sink, const Weir__RunEvent *event, struct err *err);
 static int find_named(struct connection *connection, const char *name, struct named *named, struct err *err);
 static int run_logs(const struct args *args, struct connection *connection, const Weir__RunInfo *run,
@@ -45,6 +50,8 @@ static int logs_run(const struct args *args) {
   struct stat status;
   int exit_status = EXIT_DONE;
   stop_on_signals();
+  if (check_options(args, &err))
+    return command_fail(&err);
   if (stat(what, &status) == 0 && S_ISDIR(status.st_mode))
     folder_logs(args, &err);
   else if (checkpoint_is_run_id(what))
@@ -83,7 +90,13 @@ static int folder_logs(const struct args *args, struct err *err) {
   char *path = mem_printf("%s/metrics.jsonl", folder);
   struct lines lines = {.sink.take = lines_take};
   struct tensorboard *tensorboard = NULL;
-  if (args_flag(args, "follow"))
+  if (args_text(args, "points"))
+    err_set(
+        err, ERR_INVALID,
+        "--points is for a run of a cluster, and '%s' is a folder: name the run, and with --coordinator the "
+        "address that `weir train` printed",
+        folder);
+  else if (args_flag(args, "follow"))
     err_set(
         err, ERR_INVALID,
         "--follow is for a run of a cluster, and '%s' is a folder: name the run, and with --coordinator the "
@@ -167,6 +180,36 @@ static int ask_trial(struct connection *connection, const Weir__RunInfo *run, We
   return connection_call(connection, RPC_GET_SWEEP, &request, (void **)page, err);
 }
 
+/* Curves are made by a coordinator, from the events so far. */
+static int check_options(const struct args *args, struct err *err) {
+  const char *other = args_flag(args, "follow")        ? "follow"
+                      : args_text(args, "tensorboard") ? "tensorboard"
+                                                       : NULL;
+  bool has_points = args_text(args, "points") != NULL;
+  if (has_points && other)
+    return err_set(err, ERR_INVALID, "--points prints what there is: --%s is not for it", other);
+  if (!has_points && (args_flag(args, "json") || args_text(args, "since")))
+    return err_set(err, ERR_INVALID, "--%s is for --points", args_flag(args, "json") ? "json" : "since");
+  return 0;
+}
+
+static int points_print(const struct args *args, struct connection *connection, const char *run,
+                        struct err *err) {
+  Weir__SeriesRequest request = WEIR__SERIES_REQUEST__INIT;
+  Weir__Series *series = NULL;
+  request.run = (char *)run;
+  request.points = (uint32_t)args_count(args, "points");
+  request.since = args_text(args, "since") ? (uint64_t)args_count(args, "since") : 0;
+  if (connection_call(connection, RPC_GET_SERIES, &request, (void **)&series, err))
+    return err->code;
+  if (args_flag(args, "json"))
+    output_json(stdout, &series->base);
+  else
+    series_print(stdout, series);
+  message_free(series);
+  return 0;
+}
+
 static int run_logs(const struct args *args, struct connection *connection, const Weir__RunInfo *run,
                     struct err *err) {
   const char *folder = args_text(args, "tensorboard");
@@ -177,6 +220,8 @@ static int run_logs(const struct args *args, struct connection *connection, cons
   Weir__RunRequest request = WEIR__RUN_REQUEST__INIT;
   int status = EXIT_DONE;
   request.run = run->run;
+  if (args_text(args, "points"))
+    return points_print(args, connection, run->run, err);
   if (!folder)
     return events_write(args, connection, run->run, &lines.sink, err);
   if (ask_trial(connection, run, &page, err) == 0 &&
@@ -218,6 +263,20 @@ static const struct option_def logs_options[] = {
      .help = "write event files for TensorBoard into DIR instead: of each run a folder with `train` and "
              "`eval`, of a sweep's "
              "runs with the values of the trial, too. What DIR has already is not written again."},
+    {.name = "points",
+     .kind = OPTION_COUNT,
+     .value = "N",
+     .least = 1,
+     .most = 2000,
+     .help = "print the run's curves instead, each of at most N points: means, and the range of the losses "
+             "where a point "
+             "stands for several steps; and what happened to the run beside them."},
+    {.name = "since",
+     .kind = OPTION_COUNT,
+     .value = "STEP",
+     .most = OPTION_COUNT_MAX,
+     .help = "with --points: from this step on, as fine as N points allow."},
+    {.name = "json", .kind = OPTION_FLAG, .help = "with --points: print a JSON object, for programs."},
     {.name = "follow",
      .kind = OPTION_FLAG,
      .help =
@@ -231,7 +290,8 @@ const struct command_def command_logs = {
     .min_arguments = 1,
     .max_arguments = 1,
     .takes_coordinator = true,
-    .description = "Prints the events of RUN (an id or a unique prefix of one) so far: a JSON object a line "
+    .description = "Prints the events of RUN (an id, a unique prefix of one, or a name: its newest run) so "
+                   "far: a JSON object a line "
                    "for each step and evaluation, "
                    "and for the end, as in a metrics file. DIR is a folder that `weir train` left.\n"
                    "\n"
@@ -249,6 +309,7 @@ const struct command_def command_logs = {
     .if_interrupted = "interrupted: detached",
     .examples = "weir logs fashion-mnist | jq -r 'select(.event == \"eval\") | .loss'\n"
                 "weir logs fashion-mnist-k3f9a2 --tensorboard tb --follow\n"
+                "weir logs fashion-mnist --points 20\n"
                 "weir logs fashion-sweep --tensorboard tb && tensorboard --logdir tb\n",
     .run = logs_run,
 };

@@ -13,7 +13,8 @@ const struct command_def command_pause = {
     .max_arguments = 1,
     .takes_coordinator = true,
     .description =
-        "Has RUN (an id or a unique prefix of one) write a checkpoint some steps later and stop there: its "
+        "Has RUN (an id, a unique prefix of one, or a name: its newest run) write a checkpoint some steps "
+        "later and stop there: its "
         "servers and workers are free for other runs then. The command does not wait for that: `weir status` "
         "says when the run is paused. `weir resume` takes it up again, and the result is the same bits as "
         "without a pause.",

@@ -59,7 +59,8 @@ const struct command_def command_resume = {
     .max_arguments = 1,
     .takes_coordinator = true,
     .description =
-        "RUN (an id or a unique prefix of one), which is paused, failed or cancelled, goes on from a "
+        "RUN (an id, a unique prefix of one, or a name: its newest run), which is paused, failed or "
+        "cancelled, goes on from a "
         "checkpoint, on the servers and workers that are there now. Steps after that checkpoint come again, "
         "with a higher incarnation in the metrics.",
     .options = resume_options,

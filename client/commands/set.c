@@ -30,7 +30,8 @@ const struct command_def command_set = {
     .max_arguments = ARGUMENTS_MAX,
     .takes_coordinator = true,
     .description =
-        "Gives RUN (an id or a unique prefix of one), whether it waits or trains, other values of\n"
+        "Gives RUN (an id, a unique prefix of one, or a name: its newest run), whether it waits or trains, "
+        "other values of\n"
         "  priority        runs with a higher one are given their workers.min first\n"
         "  workers.min     what it is given before others get more than theirs\n"
         "  workers.max     it is never given more; null takes the limit away\n"

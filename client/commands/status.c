@@ -126,7 +126,8 @@ const struct command_def command_status = {
     .max_arguments = 1,
     .takes_coordinator = true,
     .description =
-        "Shows what the coordinator knows of RUN (an id or a unique prefix of one): its state and why it "
+        "Shows what the coordinator knows of RUN (an id, a unique prefix of one, or a name: its newest run): "
+        "its state and why it "
         "waits or failed, its newest numbers, its newest checkpoint and what troubles the store, its servers "
         "and "
         "workers, and the hash of its weights when it is done or was stopped.\n"

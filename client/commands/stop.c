@@ -13,7 +13,8 @@ const struct command_def command_stop = {
     .max_arguments = 1,
     .takes_coordinator = true,
     .description =
-        "Ends RUN (an id or a unique prefix of one) before its last step: it writes a checkpoint some steps "
+        "Ends RUN (an id, a unique prefix of one, or a name: its newest run) before its last step: it writes "
+        "a checkpoint some steps "
         "later, or where it is held, and is stopped with the weights of that version as its result. `weir "
         "export`, `weir status` and `weir watch` treat it as a run that is done. The command does not wait "
         "for "

@@ -152,7 +152,8 @@ const struct command_def command_verify = {
     .max_arguments = 1,
     .takes_coordinator = true,
     .description =
-        "Reads every block of the checkpoints of RUN (an id or a unique prefix of one) and compares it with "
+        "Reads every block of the checkpoints of RUN (an id, a unique prefix of one, or a name: its newest "
+        "run) and compares it with "
         "its hash. A line for each checkpoint says whether it is whole; before that line each block that is "
         "missing or damaged is named. The sha256 shown is that of the weights (as `weir status` shows it for "
         "a run that is done).",

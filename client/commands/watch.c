@@ -33,7 +33,8 @@ const struct command_def command_watch = {
     .max_arguments = 1,
     .takes_coordinator = true,
     .description =
-        "Shows the progress of RUN (an id or a unique prefix of one) until it has ended: a live bar "
+        "Shows the progress of RUN (an id, a unique prefix of one, or a name: its newest run) until it has "
+        "ended: a live bar "
         "on a terminal, plain lines elsewhere. A run that is paused is waited for until it is resumed and "
         "has "
         "ended. A coordinator that goes away is tried again for a minute. Ctrl-C detaches; the run goes on.",

@@ -13,8 +13,8 @@
 enum { RUN_ID_MAX = 64, KEY_LENGTH = 64, STEP_DIGITS = 20, MATCHES_SHOWN = 5 };
 
 static int manifest_check(const Weir__Manifest *manifest, const char *name, struct err *err);
-static int pick_run(const struct store_names *names, const char *prefix, char id[RUN_ID_MAX + 1],
-                    struct err *err);
+static int pick_run(struct store *store, const struct store_names *names, const char *prefix,
+                    char id[RUN_ID_MAX + 1], struct err *err);
 
 char *checkpoint_name(const char *run, uint64_t step) {
   return mem_printf("runs/%s/checkpoints/%020" PRIu64, run, step);
@@ -140,7 +140,7 @@ int checkpoint_find_run(struct store *store, const char *prefix, Weir__RunRecord
   from = mem_printf("runs/%s", prefix);
   rc = store_list_records(store, from, &names, err);
   if (!rc)
-    rc = pick_run(&names, prefix, id, err);
+    rc = pick_run(store, &names, prefix, id, err);
   if (rc)
     goto out;
   name = checkpoint_run_name(id, "run");
@@ -157,9 +157,47 @@ out:
   return rc;
 }
 
-/* The one run among the names whose id is prefix, or begins with it. */
-static int pick_run(const struct store_names *names, const char *prefix, char id[RUN_ID_MAX + 1],
-                    struct err *err) {
+/* Whether the id is NAME-xxxxxx. */
+static bool is_of_name(const char *id, const char *name) {
+  size_t length = strlen(name);
+  return strlen(id) == length + 7 && id[length] == '-' && strspn(id + length + 1, "0123456789abcdef") == 6;
+}
+
+/* Of a run that the names have; 0: its record cannot be read, -1: it is a trial of a sweep. */
+static int64_t submitted_unix_ms(struct store *store, const char *id) {
+  char *name = checkpoint_run_name(id, "run");
+  Weir__RunRecord *record = NULL;
+  struct err ignored = ERR_NONE;
+  int64_t unix_ms = 0;
+  if (checkpoint_read_record(store, name, &weir__run_record__descriptor, (void **)&record, &ignored) == 0)
+    unix_ms = *record->sweep ? -1 : record->submitted_unix_ms;
+  message_free(record);
+  free(name);
+  return unix_ms;
+}
+
+/* The newest run of that name; false: there is none. */
+static bool pick_newest(struct store *store, const struct store_names *names, const char *name,
+                        char id[RUN_ID_MAX + 1]) {
+  int64_t newest_ms = -1;
+  for (int i = 0; i < names->count; i++) {
+    struct record_place place;
+    int64_t unix_ms;
+    if (!checkpoint_parse_name(names->items[i], &place) || place.is_manifest || !is_of_name(place.run, name))
+      continue;
+    unix_ms = submitted_unix_ms(store, place.run);
+    if (unix_ms <= newest_ms)
+      continue;
+    newest_ms = unix_ms;
+    strcpy(id, place.run);
+  }
+  return newest_ms >= 0;
+}
+
+/* The run among the names whose id is prefix, else the newest of that name, else the one whose id begins with
+   it. */
+static int pick_run(struct store *store, const struct store_names *names, const char *prefix,
+                    char id[RUN_ID_MAX + 1], struct err *err) {
   char matches[MATCHES_SHOWN * (RUN_ID_MAX + 3)] = "";
   int n_matches = 0;
   for (int i = 0; i < names->count; i++) {
@@ -173,7 +211,7 @@ static int pick_run(const struct store_names *names, const char *prefix, char id
     if (n_matches++ < MATCHES_SHOWN)
       snprintf(matches + length, sizeof matches - length, "%s%s", length ? ", " : "", id);
   }
-  if (n_matches == 1)
+  if (n_matches == 1 || pick_newest(store, names, prefix, id))
     return 0;
   if (n_matches == 0)
     return err_set(err, ERR_NOT_FOUND, "no run '%.100s' in the store", prefix);

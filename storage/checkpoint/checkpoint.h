@@ -24,7 +24,8 @@ int checkpoint_write_record(struct store *store, const char *name, const void *m
 /* A manifest, complete: spec, plan, one entry for each block by index. Errors: NOT_FOUND; CORRUPT. */
 int checkpoint_read(struct store *store, const char *name, Weir__Manifest **manifest, struct err *err);
 
-/* The run that an id or a unique prefix names. Errors: NOT_FOUND; INVALID when several match (named). */
+/* The run that an id, its name (the newest one) or a unique prefix of an id names. Errors: NOT_FOUND; INVALID
+ * when several match (named). */
 int checkpoint_find_run(struct store *store, const char *prefix, Weir__RunRecord **record, struct err *err);
 /* The steps of the run's committed checkpoints, ascending; freed by the caller. */
 int checkpoint_list(struct store *store, const char *run, uint64_t **steps, int *n, struct err *err);

@@ -335,7 +335,7 @@ def test_what_a_fork_cannot_do_is_said():
         at = f"{run}@{step}"
         runs = len(forks.cluster.json("runs"))
         forks.refused("no run 'nothing'", "fork", "nothing")
-        forks.refused(f"is ambiguous: it may be {run}, {other}", "fork", "small")
+        forks.refused(f"is ambiguous: it may be {run}, {other}", "fork", "smal")
         forks.refused(f"has no checkpoint at step 7 (it has: {step}, ", "fork", f"{run}@7")
         forks.refused("'x' in", "fork", f"{run}@x")
         forks.refused("train.optimizer.lrr=0.1: unknown key 'lrr' in train.optimizer: did you mean 'lr'?", "fork", at,

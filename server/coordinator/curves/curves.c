@@ -37,8 +37,8 @@ void curves_fini(struct curves *curves) {
 static struct curve_value value_of(const struct curve_cell *cell, uint64_t count) {
   if (count == 1)
     return (struct curve_value){cell->mean, cell->mean, cell->mean};
-  return (struct curve_value){cell->mean, fmin(cell->mean, (double)cell->min),
-                              fmax(cell->mean, (double)cell->max)};
+  return (struct curve_value){cell->mean, cell->min < (float)cell->mean ? (double)cell->min : cell->mean,
+                              cell->max > (float)cell->mean ? (double)cell->max : cell->mean};
 }
 
 static struct curve_cell cell_of(const struct curve_value *value) {

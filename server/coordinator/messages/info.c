@@ -15,9 +15,21 @@
 #include "server/coordinator/state/state.h"
 #include "server/coordinator/state/tenant.h"
 
+/* Trials have their sweep's name, and are not meant by it. */
+static const struct run *newest_of_name(const struct coordinator *coordinator, const struct viewer *viewer,
+                                        const char *name) {
+  for (int i = coordinator->n_runs - 1; i >= 0; i--) {
+    const struct run *run = coordinator->runs[i];
+    if (viewer_sees_run(viewer, run) && !*run->sweep && strcmp(run->spec->name, name) == 0)
+      return run;
+  }
+  return NULL;
+}
+
 int coordinator_find_run(const struct coordinator *coordinator, const struct viewer *viewer,
                          const char *prefix, const char **id, struct err *err) {
   char matches[512] = "";
+  const struct run *named = newest_of_name(coordinator, viewer, prefix);
   int n_matches = 0;
   for (int i = 0; i < coordinator->n_runs; i++) {
     const struct run *run = coordinator->runs[i];
@@ -30,7 +42,9 @@ int coordinator_find_run(const struct coordinator *coordinator, const struct vie
     n_matches++;
     snprintf(matches + length, sizeof matches - length, "%s%s", length ? ", " : "", run->id);
   }
-  if (n_matches == 1 && *prefix)
+  if (named)
+    *id = named->id;
+  if (*prefix && (named || n_matches == 1))
     return 0;
   if (!*prefix)
     return err_set(err, ERR_INVALID, "no run is named");
@@ -147,6 +161,15 @@ static double train_seconds(const struct run *run, uint64_t now_ms) {
   return run->trained_seconds + (run->is_clock_running ? (double)(now_ms - run->clock_ms) / 1000 : 0);
 }
 
+/* Up to where it is computed for now, at its present speed. */
+static double seconds_left(const struct run *run, const Weir__RunInfo *info) {
+  uint64_t hold = coordinator_run_hold(run), last = coordinator_last_version(run);
+  uint64_t end = hold < last ? hold : last;
+  if (info->state != WEIR__RUN_STATE__RUNNING || end <= info->step || !(info->samples_per_second > 0))
+    return 0;
+  return (double)(end - info->step) * run->plan.batch / info->samples_per_second;
+}
+
 void coordinator_info_fill(const struct coordinator *coordinator, const struct run *run, uint64_t now_ms,
                            Weir__RunInfo *info) {
   const struct plan *plan = &run->plan;
@@ -182,6 +205,7 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
     info->samples_per_second = run->samples_per_second;
   else if (run->step && seconds > 0) /* what was done twice counts once */
     info->samples_per_second = (double)(run->step - run->origin.step) * plan->batch / seconds;
+  info->seconds_left = seconds_left(run, info);
   for (int i = 0; i < run->n_seats; i++) {
     const struct seat *seat = run->seats[i];
     if (seat->state != SEAT_READY)

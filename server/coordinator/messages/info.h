@@ -15,8 +15,9 @@
 struct coordinator;
 struct run;
 
-/* The whole id of the run that the viewer names by an id or a unique prefix. Runs that it does not see are
-   not there. Errors: NOT_FOUND; INVALID when several match (they are named). */
+/* The whole id of the run that the viewer names by an id, by its name, of which it is the newest run, or by a
+   unique prefix of an id. Runs that it does not see are not there. Errors: NOT_FOUND; INVALID when several
+   match (they are named). */
 int coordinator_find_run(const struct coordinator *coordinator, const struct viewer *viewer,
                          const char *prefix, const char **id, struct err *err);
 

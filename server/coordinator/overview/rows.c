@@ -14,14 +14,6 @@
 
 enum { QUEUE_SHOWN = 50 };
 
-static double seconds_left(const struct run *run, const Weir__RunInfo *info) {
-  uint64_t hold = coordinator_run_hold(run), last = coordinator_last_version(run);
-  uint64_t end = hold < last ? hold : last;
-  if (info->state != WEIR__RUN_STATE__RUNNING || end <= info->step || !(info->samples_per_second > 0))
-    return 0;
-  return (double)(end - info->step) * run->plan.batch / info->samples_per_second;
-}
-
 /* What its early stopping goes by; else the first of those that it has. */
 static void fill_objective(const struct run *run, const Weir__RunInfo *info, Weir__RunRow *row) {
   const Weir__EarlyStoppingSpec *stopping = run->spec->train->early_stopping;
@@ -63,7 +55,7 @@ Weir__RunRow *run_row(const struct sight *sight, const struct run *run) {
   row->epoch = info.epoch;
   row->epochs = info.epochs;
   row->loss = info.loss;
-  row->seconds_left = seconds_left(run, &info);
+  row->seconds_left = info.seconds_left;
   row->samples_per_second = info.samples_per_second;
   row->workers = info.workers;
   row->executors = info.executors;

@@ -122,42 +122,71 @@ static Weir__SeriesEvent *add_event(Weir__Series *series, struct arena *arena, u
   return event;
 }
 
+static const char *plural(uint32_t count) {
+  return count == 1 ? "" : "s";
+}
+
+static char *state_text(Weir__RunState state, const char *message, struct arena *arena) {
+  const char *name = coordinator_state_name(state);
+  return *message ? arena_printf(arena, "%s: %s", name, message) : (char *)name;
+}
+
 /* What makes a state of the run another than the one before, which may be NULL. */
 static void add_info(const Weir__RunInfo *before, const Weir__RunInfo *info, struct arena *arena,
                      Weir__Series *series) {
   bool is_other_state = !before || before->state != info->state;
   bool is_told = !before || strcmp(before->message, info->message) != 0;
-  const char *message = *info->message ? info->message : "";
+  const char *message = info->message;
   size_t first = series->n_events;
   if (before && info->incarnation > before->incarnation)
     add_event(series, arena, info->step, "rollback")->message = (char *)message;
   else if (info->state == WEIR__RUN_STATE__RUNNING && *message && is_told)
     add_event(series, arena, info->step, "fault")->message = (char *)message;
   if (is_other_state)
-    add_event(series, arena, info->step, "state")->message =
-        *message ? arena_printf(arena, "%s: %s", coordinator_state_name(info->state), message)
-                 : (char *)coordinator_state_name(info->state);
+    add_event(series, arena, info->step, "state")->message = state_text(info->state, message, arena);
   if (info->view && info->workers > 0 && (!before || before->view != info->view))
-    add_event(series, arena, info->step, "view")->message = arena_printf(
-        arena, "%u worker%s, %u executors, %u server%s", info->workers, info->workers == 1 ? "" : "s",
-        info->executors, info->servers, info->servers == 1 ? "" : "s");
+    add_event(series, arena, info->step, "view")->message =
+        arena_printf(arena, "%u worker%s, %u executor%s, %u server%s", info->workers, plural(info->workers),
+                     info->executors, plural(info->executors), info->servers, plural(info->servers));
   for (size_t i = first; i < series->n_events; i++)
     series->events[i]->seconds = info->train_seconds;
 }
 
-static int compare_events(const void *a, const void *b) {
-  const Weir__SeriesEvent *x = *(Weir__SeriesEvent *const *)a, *y = *(Weir__SeriesEvent *const *)b;
-  return (x->step > y->step) - (x->step < y->step);
+struct placed {
+  Weir__SeriesEvent *event;
+  size_t order; /* among those of one step */
+};
+
+static int compare_placed(const void *a, const void *b) {
+  const struct placed *x = a, *y = b;
+  return x->event->step != y->event->step ? (x->event->step > y->event->step ? 1 : -1)
+                                          : (x->order > y->order) - (x->order < y->order);
 }
 
-/* Kept checkpoints, and what the states that were told say. */
+/* Those from that step on, by step: the last ones. */
+static void keep_events(uint64_t since, struct arena *arena, Weir__Series *series) {
+  struct placed *placed = arena_new(arena, series->n_events * sizeof *placed);
+  size_t n = 0, first;
+  for (size_t i = 0; i < series->n_events; i++)
+    if (series->events[i]->step >= since) {
+      placed[n] = (struct placed){series->events[i], n};
+      n++;
+    }
+  if (n > 0)
+    qsort(placed, n, sizeof *placed, compare_placed);
+  first = n > SERIES_EVENTS_MAX ? n - SERIES_EVENTS_MAX : 0;
+  for (size_t i = first; i < n; i++)
+    series->events[i - first] = placed[i].event;
+  series->n_events = n - first;
+}
+
+/* Kept checkpoints, and what the states that were told say. A result is told otherwise. */
 static void fill_events(const struct run *run, uint64_t since, struct arena *arena, Weir__Series *series) {
   enum { EVENTS_AN_INFO = 3 };
   const struct event_list *others = &run->events.others;
   const Weir__RunInfo *before = NULL;
-  size_t kept = 0;
   series->events =
-      arena_new(arena, ((size_t)run->events.infos * EVENTS_AN_INFO + (size_t)run->n_checkpoints) *
+      arena_new(arena, ((size_t)run->events.infos * EVENTS_AN_INFO + (size_t)run->n_checkpoints + 1) *
                            sizeof *series->events);
   for (int i = 0; i < others->count; i++) {
     if (others->items[i].kind != WEIR__RUN_EVENT__EVENT_INFO)
@@ -165,16 +194,12 @@ static void fill_events(const struct run *run, uint64_t since, struct arena *are
     add_info(before, others->items[i].info, arena, series);
     before = others->items[i].info;
   }
+  if (coordinator_has_result(run) && !run->is_stop_awaited)
+    add_event(series, arena, run->step, "state")->message = state_text(run->state, run->message, arena);
   for (int i = 0; i < run->n_checkpoints; i++)
     add_event(series, arena, run->checkpoints[i]->step, "checkpoint")->message =
         run->checkpoints[i]->unreadable ? "a server could not load it" : "";
-  for (size_t i = 0; i < series->n_events; i++)
-    if (series->events[i]->step >= since)
-      series->events[kept++] = series->events[i];
-  if (kept > 0)
-    qsort(series->events, kept, sizeof *series->events, compare_events);
-  series->n_events = kept < SERIES_EVENTS_MAX ? kept : SERIES_EVENTS_MAX;
-  series->events += kept - series->n_events;
+  keep_events(since, arena, series);
 }
 
 static int check_request(const struct run *run, const Weir__SeriesRequest *request, struct err *err) {

@@ -379,7 +379,7 @@ static void a_pause_is_told_once_the_store_has_it(void **state) {
   assert_false(coordinator_run_awaits_store(f->coordinator, RUN));
 }
 
-static void a_run_is_found_by_a_unique_prefix(void **state) {
+static void a_run_is_found_by_its_name_or_a_unique_prefix(void **state) {
   struct core_fixture *f = *state;
   struct err err = ERR_NONE;
   const char *id;
@@ -387,7 +387,15 @@ static void a_run_is_found_by_a_unique_prefix(void **state) {
   user_submits(f, RUN2, 1, 0);
   assert_int_equal(coordinator_find_run(f->coordinator, &viewer_of_all, "mlp-b", &id, &err), 0);
   assert_string_equal(id, RUN2);
-  assert_int_equal(coordinator_find_run(f->coordinator, &viewer_of_all, "mlp", &id, &err), ERR_INVALID);
+  assert_int_equal(coordinator_find_run(f->coordinator, &viewer_of_all, "mlp", &id, &err), 0);
+  assert_string_equal(id, RUN2); /* the newest of that name */
+  assert_int_equal(coordinator_find_run(f->coordinator, &viewer_of_all, RUN, &id, &err), 0);
+  assert_string_equal(id, RUN);
+  f->sweep = "mlp-0000ff"; /* whose trials have its name */
+  user_submits(f, "mlp-cccccc", 1, 0);
+  assert_int_equal(coordinator_find_run(f->coordinator, &viewer_of_all, "mlp", &id, &err), 0);
+  assert_string_equal(id, RUN2);
+  assert_int_equal(coordinator_find_run(f->coordinator, &viewer_of_all, "mlp-", &id, &err), ERR_INVALID);
   assert_non_null(strstr(err.text, RUN));
   assert_non_null(strstr(err.text, RUN2));
   assert_int_equal(coordinator_find_run(f->coordinator, &viewer_of_all, "cnn", &id, &err), ERR_NOT_FOUND);
@@ -422,7 +430,7 @@ int main(void) {
       TEST(a_runs_end_is_told_once_the_store_has_it),
       TEST(a_run_is_done_once_the_store_has_its_record),
       TEST(a_pause_is_told_once_the_store_has_it),
-      TEST(a_run_is_found_by_a_unique_prefix),
+      TEST(a_run_is_found_by_its_name_or_a_unique_prefix),
       TEST(a_hello_without_a_role_is_turned_away),
   };
 #undef TEST

@@ -140,7 +140,7 @@ def bench_search():
 
 
 def bench_coordinator():
-    for name in ("coordinator_bench", "fleet_bench"):
+    for name in ("coordinator_bench", "fleet_bench", "overview_bench"):
         subprocess.run([program("tests/bench/" + name)], check=True)
 
 

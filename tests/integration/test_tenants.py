@@ -178,7 +178,7 @@ OF_RUNS_THAT_ARE_OVER = {"resume": (), "fork": (), "gc": (), "export": ("-o", "o
 SWEEP_COMMANDS = {"status": (), "watch": (), "best": (), "stop": (), "delete": (), "extend": ("budget.trials=99",),
                   "export": ("-o", "out.onnx"), "importance": ()}
 LISTS = {"runs": (), "workers": (), "servers": (), "top": ("--once",)}
-NAME_NONE = {"complete", "train", "submit", "drain", "health", "inspect", "model", "certs", "version", "sweep"}
+NAME_NONE = {"complete", "train", "submit", "drain", "health", "init", "inspect", "model", "certs", "ui", "version", "sweep"}
 
 
 def test_every_command_says_the_same_of_it_as_of_what_is_not_there():

@@ -90,7 +90,7 @@ static void a_run_of_another_tenant_is_not_there(void **state) {
   assert_null(found(f, nlp(), VISIONS, &err));
   assert_int_equal(err.code, ERR_NOT_FOUND);
   assert_string_equal(err.text, "no run 'mlp-aaaaaa'");
-  assert_string_equal(found(f, nlp(), "mlp", &err), NLPS); /* not ambiguous */
+  assert_string_equal(found(f, nlp(), "mlp", &err), NLPS);       /* not ambiguous */
   assert_string_equal(found(f, vision(), "mlp", &err), VISIONS); /* the newest that it sees of that name */
   assert_null(found(f, viewer_of_all, "mlp-", &err));
   assert_string_equal(err.text, "run 'mlp-' is ambiguous: it may be mlp-aaaaaa, mlp-bbbbbb");

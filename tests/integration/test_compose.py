@@ -3,8 +3,10 @@
 scaled and killed, which must end in the bits of an undisturbed one."""
 import atexit
 import contextlib
+import itertools
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -14,10 +16,12 @@ import subprocess
 import tempfile
 import threading
 import time
+import urllib.request
 
 from engine import Engine, skip_if_offline
+from formats import CHANNELS, PIXELS, SIDE, png
 from gate import Gate
-from harness import BUILD, KEPT, PATIENCE, ROOT, Skip, main, program, wait_for
+from harness import BUILD, KEPT, PATIENCE, ROOT, Skip, main, program, reserve_port, wait_for
 from test_tls import PREFACE
 
 IMAGES = ("weir", "weir-redis", "weir-data")
@@ -38,13 +42,6 @@ train:
   optimizer: {{name: sgd, lr: 0.05, momentum: 0.9}}
 checkpoint: {{every_steps: 20, keep: 2}}
 """
-OWN_SPEC = """name: own
-model: {onnx: /spec/own.onnx, loss: cross_entropy}
-data:
-  root: mine
-  train: {format: csv, file: rows.csv, columns: {input: "x1:x2", labels: y}}
-train: {steps: 4, batch: 16, microbatches: 2, seed: 1, optimizer: {name: sgd, lr: 0.01}}
-"""
 # What only the test needs: images are built over the host's network; the name of a stopped container is looked
 # up in vain for 20 seconds where forwarding is off, which nobody's own engine is; workers have the gate.
 EXTRA = """
@@ -54,6 +51,7 @@ services:
   redis: {{build: {{network: host}}}}
   data: {{build: {{network: host}}}}
   coordinator: *member
+  standby: *member
   server: *member
   worker: {{<<: *member, volumes: ["{folder}:/gate:ro"], environment: {{LD_PRELOAD: {library}, WEIR_GATE: {gate}}}}}
   client: {{<<: *member, volumes: ["{folder}:/spec"]}}
@@ -86,9 +84,10 @@ class Compose:
         self.engine = Engine()
         self.folder = tempfile.mkdtemp(dir=self.engine.run_folder)
         os.chmod(self.folder, 0o777)  # containers write there as nobody of this machine
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-        self.environment = dict(self.engine.environment, WEIR_PORT=str(self.port), WEIR_THREADS="1")
+        self.ports = [reserve_port() for _ in range(3)]
+        self.address = ",".join(f"127.0.0.1:{port}" for port in self.ports[:2])
+        self.environment = dict(self.engine.environment, WEIR_THREADS="1", WEIR_PORT=str(self.ports[0]),
+                                WEIR_STANDBY_PORT=str(self.ports[1]), WEIR_UI_PORT=str(self.ports[2]))
         self.file("spec.yaml", SPEC)
         self.gate = Gate(self)
         library, gate = (os.path.join("/gate", os.path.basename(self.gate.variables[name]))
@@ -100,7 +99,7 @@ class Compose:
         self.compose("up", "-d")
         self.tls = self.own_certificate()
         try:
-            wait_for(lambda: all(map(self.healthy, ("redis", "coordinator", "server"))), "health")
+            wait_for(lambda: all(map(self.healthy, ("redis", "coordinator", "standby", "server", "worker"))), "health")
         except AssertionError as late:
             raise AssertionError(f"{late}\n{self.logs()}") from late
 
@@ -159,7 +158,7 @@ class Compose:
 
     def weir(self, *arguments):
         """JSON of a client command on the host, or None while nobody answers."""
-        done = subprocess.run([program("weir"), *arguments, "--json", "--coordinator", f"127.0.0.1:{self.port}", "--tls", self.tls],
+        done = subprocess.run([program("weir"), *arguments, "--json", "--coordinator", self.address, "--tls", self.tls],
                               capture_output=True, text=True, timeout=PATIENCE)
         return json.loads(done.stdout) if done.returncode == 0 else None
 
@@ -258,6 +257,7 @@ def test_containers_have_no_rights_to_spare():
         assert container["Config"]["User"] == "10001:10001", name
         assert host["ReadonlyRootfs"] and host["CapDrop"] == ["ALL"] and not host["Privileged"], name
         assert "no-new-privileges:true" in host["SecurityOpt"], name
+        assert host["Memory"] >= 1 << 30, name
         assert not any(password in json.dumps(container) for password in passwords), name
     coordinator = compose.containers("coordinator")[0]["Id"]
     assert compose.engine.client("exec", coordinator, "touch", "/examples/x").returncode != 0
@@ -267,14 +267,15 @@ def test_containers_have_no_rights_to_spare():
 def test_each_container_has_the_secrets_of_its_role_alone():
     """And nobody has the authority's key."""
     compose = Compose.get()
-    wanted = {"redis": {"coordinator.sha256", "server.sha256"}, "coordinator": {"store-password"}, "server": {"store-password"},
-              "worker": set()}
+    wanted = {"redis": {"coordinator.sha256", "server.sha256"}, "coordinator": {"store-password"}, "standby": {"store-password"},
+              "server": {"store-password"}, "worker": set()}
+    volumes = {"redis": "weir_store", "standby": "weir_coordinator"}
     for service, files in wanted.items():
         for container in compose.containers(service):
             def listed(*arguments, name=container["Id"]):
                 return set(compose.engine.docker("exec", name, *arguments).split())
             assert {mount["Name"] for mount in container["Mounts"] if mount["Destination"] == "/run/weir"} == {
-                "weir_store" if service == "redis" else "weir_" + service}, service
+                volumes.get(service, "weir_" + service)}, service
             assert not any(mount.get("Name") == "weir_authority" for mount in container["Mounts"]), service
             found = {name for name in listed("ls", "/run/weir") if not re.fullmatch("tls|tls-[0-9a-f-]{36}", name)}
             assert found == files, (service, found)
@@ -285,19 +286,19 @@ def test_each_container_has_the_secrets_of_its_role_alone():
 def test_plaintext_is_refused_on_every_port():
     """And so is a client without a certificate."""
     compose = Compose.get()
-    wanted = {"redis": {6379}, "coordinator": {7070}, "server": {7071}, "worker": None}  # a worker's are free ones
+    wanted = {"redis": {6379}, "coordinator": {7070}, "standby": {7070}, "server": {7071}, "worker": {7072}}
     for service, ports in wanted.items():
         for container in compose.containers(service):
             address = next(iter(container["NetworkSettings"]["Networks"].values()))["IPAddress"]
             found = wait_for(lambda: ports_of(container["State"]["Pid"]), f"the ports of a {service}")
-            assert ports is None and len(found) == 1 or found == ports, (service, found)
+            assert found == ports, (service, found)
             for port in found:
                 for words in (PREFACE, b"PING\r\n" * 8):
                     heard = talk(address, port, words)
                     assert not heard.startswith(b"\0\0") and b"PONG" not in heard and b"NOAUTH" not in heard, (service, port, heard)
                 for words in (PREFACE, b"PING\r\n"):
                     assert talk(address, port, words, tls=True) == b"", (service, port, "who has no certificate is heard")
-    done = subprocess.run([program("weir"), "runs", "--coordinator", f"127.0.0.1:{compose.port}"], capture_output=True, text=True,
+    done = subprocess.run([program("weir"), "runs", "--coordinator", f"127.0.0.1:{compose.ports[0]}"], capture_output=True, text=True,
                           timeout=PATIENCE)
     assert done.returncode == 3 and "does one end lack --tls" in done.stderr, done
 
@@ -356,6 +357,7 @@ def test_a_run_whose_containers_are_scaled_killed_and_stopped_ends_in_the_same_b
     scale(compose, 1)
     kill(compose, run, "redis")
     kill(compose, run, "coordinator")
+    kill(compose, run, "standby")
     stop(compose)
     compose.compose("down")
     compose.compose("up", "-d")
@@ -408,18 +410,49 @@ def test_submit_follow_shows_progress_as_documented():
         assert child.wait(PATIENCE) == 1, open(log.name).read()[-2000:]
 
 
-def test_workers_read_a_folder_that_the_user_names():
+def test_a_folder_of_images_that_the_user_names_is_trained_on():
+    """By one variable, and the spec that `weir init` makes of what it finds there."""
     compose = Compose.get()
-    own = os.path.join(compose.folder, "own")
-    os.makedirs(os.path.join(own, "mine"))
-    with open(os.path.join(own, "mine", "rows.csv"), "w") as rows:
-        rows.write("x1,x2,y\n" + "".join(f"{i}.5,{-i}.5,{i % 2}\n" for i in range(64)))
-    compose.file("own.yaml", OWN_SPEC)
-    compose.run("client", "model", "mlp", "--input", "2", "--classes", "2", "--hidden", "4", "-o", "/spec/own.onnx")
+    draw, own = random.Random(1), os.path.join(compose.folder, "own")
+    for part, label in itertools.product(("train", "val"), ("cat", "dog")):
+        os.makedirs(os.path.join(own, part, label))
+        for number in range(16):
+            compose.file(f"own/{part}/{label}/{number}.png", png(draw.randbytes(PIXELS)))
     compose.environment["WEIR_DATA"] = own
     compose.compose("up", "-d")
-    compose.run("client", "submit", "/spec/own.yaml", "--follow")
+    compose.run("client", "model", "lenet", "--input", f"{CHANNELS},{SIDE},{SIDE}", "--classes", "2", "-o", "/spec/own.onnx")
+    said = compose.run("client", "init", "/spec/own.onnx", "--data", "/usr/share/datasets")
+    assert "{format: images, folder: train}" in said and "fill in" not in said, said
+    compose.run("client", "submit", "/spec/own.yaml", "train.batch=16", "train.microbatches=2", "--follow")
     del compose.environment["WEIR_DATA"]
+
+
+def test_the_dashboard_is_at_a_link_of_the_machine():
+    compose = Compose.get()
+    with open(os.path.join(compose.folder, "ui"), "w+") as log:
+        child = subprocess.Popen(compose.command("run", "--rm", "-T", "ui"), env=compose.environment, stdin=subprocess.DEVNULL,
+                                 stdout=log, stderr=subprocess.STDOUT)
+        link = wait_for(lambda: re.search(rf"http://127\.0\.0\.1:{compose.ports[2]}/\S*", open(log.name).read()), "the link").group()
+        page, session = link.split("#session=")
+        with urllib.request.urlopen(page, timeout=PATIENCE) as answer:
+            assert answer.headers["Content-Type"].startswith("text/html")
+        asked = urllib.request.Request(page + "api/overview", headers={"Weir-Session": session})
+
+        def servers():
+            with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:
+                return json.load(answer)["fleet"]["servers"]
+        wait_for(lambda: servers() == 2, "the servers of the cluster")
+        container, = [name for name in compose.engine.docker("ps", "--format", "{{.Names}}").split() if "_ui_" in name]
+        compose.engine.docker("stop", container)
+        child.wait(PATIENCE)
+
+
+def test_the_worker_on_gpus_is_asked_for_by_its_profile():
+    compose = Compose.get()
+    assert not any("_worker-gpu_" in container["Name"] for container in compose.containers())
+    config = compose.compose("--profile", "gpu", "config").stdout
+    gpu = re.search(r"\n  worker-gpu:\n(.*?)\n  \S", config, re.S).group(1)
+    assert "driver: nvidia" in gpu and "image: weir-cuda" in gpu and "--device" in gpu and "mem_limit" in gpu, gpu
 
 
 def test_every_container_stops_in_order_within_ten_seconds():

@@ -195,4 +195,16 @@ def test_paths_in_comments_are_there():
     report(wrong)
 
 
+def test_the_tests_of_threats_are_there():
+    found = set()
+    for path in tree()[0]:
+        if path.startswith("tests/") and path.endswith((".py", ".c")):
+            found |= set(re.findall(r"^(?:def|static void) (\w+)\(", read(path), re.MULTILINE))
+    threats = read("docs/SECURITY.md").partition("\n## Threats\n")[2].partition("\nTests without a file")[0]
+    rows = [row.split("|") for row in threats.splitlines() if row.startswith("| ")][2:]
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row[3])}
+    assert len(rows) > 40, f"only {len(rows)} threats were found"
+    assert named <= found, sorted(named - found)
+
+
 main(globals())

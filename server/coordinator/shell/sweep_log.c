@@ -6,6 +6,7 @@
 #include "common/agree/spec.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
+#include "common/modes/mode.h"
 #include "common/sweep/sweep_spec.h"
 #include "server/coordinator/shell/sweeps.h"
 
@@ -335,8 +336,8 @@ static int read_sweep(struct store *store, const char *name, struct shell_sweep 
   if (strcmp(own, name) != 0 || !head->spec || !head->run_spec)
     err_set(err, ERR_CORRUPT, "store: record %s is damaged", name);
   free(own);
-  if (err->code || spec_check(head->run_spec, err) || sweep_spec_check(head->spec, err) ||
-      sweep_open(head, out, err)) {
+  if (err->code || spec_check(head->run_spec, err) || mode_check(head->run_spec, err) ||
+      sweep_spec_check(head->spec, err) || sweep_open(head, out, err)) {
     message_free(head);
     return err->code;
   }

@@ -1,15 +1,16 @@
 /* The memory of servers, and what runs take of it. */
 #include "server/coordinator/state/room.h"
 
+#include "common/modes/mode.h"
 #include "common/optim/optimizer.h"
 #include "server/coordinator/state/candidates.h"
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 
-/* VERSIONS: of the weights. GRADIENTS: parts that wait for their siblings, sums, and what is on its way, of
-   each weight. BLOCK_ELEMS_MAX: no server has more of a run beyond its part. */
-enum { VERSIONS = 3, GRADIENTS = 8, BLOCK_ELEMS_MAX = 65536 };
+/* GRADIENTS: parts that wait for their siblings, sums, and what is on its way, of each weight in each round.
+   BLOCK_ELEMS_MAX: no server has more of a run beyond its part. */
+enum { GRADIENTS = 8, BLOCK_ELEMS_MAX = 65536 };
 
 /* Values that are kept of a weight, of the group that keeps most. */
 static uint64_t kept_values(const Weir__RunSpec *spec) {
@@ -23,8 +24,12 @@ static uint64_t kept_values(const Weir__RunSpec *spec) {
   return most + (spec->train->average != NULL);
 }
 
+/* The versions that the mode keeps, and the one that is made. */
 static uint64_t bytes_of_weight(const Weir__RunSpec *spec) {
-  return sizeof(float) * (VERSIONS + GRADIENTS + 2 * kept_values(spec));
+  struct mode mode = mode_of(spec);
+  struct mode_bounds bounds = mode_bounds(&mode);
+  uint64_t versions = bounds.versions + 1, gradients = GRADIENTS * (uint64_t)bounds.rounds;
+  return sizeof(float) * (versions + gradients + 2 * kept_values(spec));
 }
 
 uint64_t room_of_weights(const Weir__RunSpec *spec, uint64_t weights) {

@@ -44,6 +44,13 @@ def main():
         says["cancelled"] = (cancelled.id == endless, error_of(cluster.follow, endless))
         steps, microbatches = document["train"]["steps"], document["train"]["microbatches"]
         says["batches"] = [[cluster.batch(run, step, at).tolist() for at in range(microbatches)] for step in range(steps)]
+        sequential = cluster.submit(document, {"data.shuffle": False, "train.steps": 1, "eval.every_steps": 1})
+        cluster.wait(sequential)
+        says["sequential"] = cluster.batch(sequential, 0, 1).tolist()
+        split = cluster.submit(document, {"data.eval": None, "data.split": [0.8, 0.2], "train.steps": 4, "eval.every_steps": 4})
+        cluster.wait(split)
+        says["split"] = [[index for at in range(microbatches) for index in cluster.batch(split, step, at).tolist()] for step in range(4)]
+        says["split_eval"] = cluster.batch(split, 4, 0, evaluation=True).tolist()
         for name, call in {
                 "unknown run": lambda: cluster.status("nobody"), "layout of an unknown run": lambda: cluster.layout("nobody"),
                 "hidden run": lambda: cluster.batch(hidden, 0, 0), "hidden layout": lambda: cluster.layout(hidden),

@@ -70,6 +70,9 @@ def test_a_user_of_the_package_sees_what_our_client_says():
             assert hidden in says["others"] and run not in says["others"], says["others"]
             assert says["cancelled"][0] and says["cancelled"][1][:2] == ["RunFailed", "CANCELLED"], says["cancelled"]
             check_batches(says["batches"])
+            assert says["sequential"] == list(range(12, 24)), says["sequential"]
+            assert sorted(sum(says["split"], []) + says["split_eval"]) == list(range(240)), "192 of 240 are trained on, and the others evaluated"
+            assert sorted(says["split_eval"]) != list(range(192, 240)), says["split_eval"]
             check_errors(says["errors"])
             weir("export", run, "-o", folder.file("ours.safetensors"), *at, submitter)
             assert read_npz(folder.file("out/weights.npz")) == read_safetensors(folder.file("ours.safetensors"))

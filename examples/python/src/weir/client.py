@@ -156,9 +156,11 @@ class Cluster:
         """The run's tensors, and the blocks into which they are cut."""
         return self._call("GetLayout", pb.RunRequest(run=run))
 
-    def batch(self, run: str, step: int, microbatch: int) -> np.ndarray:
-        """The numbers of the samples of a microbatch, in the order of the dataset's files."""
-        return np.array(self._call("GetBatch", pb.BatchRequest(run=run, step=step, microbatch=microbatch)).indices, np.int64)
+    def batch(self, run: str, step: int, microbatch: int, evaluation: bool = False) -> np.ndarray:
+        """The numbers of the samples of a microbatch, in the order of the dataset's files. evaluation: of that eval chunk of
+        version `step`."""
+        request = pb.BatchRequest(run=run, step=step, microbatch=microbatch, evaluation=evaluation)
+        return np.array(self._call("GetBatch", request).indices, np.int64)
 
     def weights(self, run: str, step: Optional[int] = None) -> dict[str, np.ndarray]:
         """What training changes, by the names of the ONNX file: of the newest checkpoint, or of that of a version."""

@@ -305,10 +305,9 @@ static void a_foreign_worker_is_passed_over_for_one_that_suits(void **state) {
   server_joins(f, S1);
   foreign_worker_joins(f, W1);
   worker_joins(f, W2, 1);
+  user_submits(f, RUN, 1, 1);
   f->admits_any = true;
-  user_submits(f, T0, 1, 1);
-  f->admits_any = false;
-  user_submits(f, RUN, 1, 1); /* each has the one worker that it may have */
+  user_submits(f, T0, 1, 1); /* each has the one worker that it may have */
   assert_string_equal(f->told[W1].load, T0);
   assert_string_equal(f->told[W2].load, RUN);
 }

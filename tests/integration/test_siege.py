@@ -210,11 +210,12 @@ def test_two_runs_train_through_every_attack_at_once_to_the_same_weights():
         siege, metrics = Siege(folder, cluster, cluster.authority, eve), [folder.file(name) for name in ("one.jsonl", "two.jsonl")]
         with two_runs(folder, cluster, client) as siege.runs:
             with besieged(siege) as are_done:
-                cluster.gate.crawl(lambda: are_done() and min(map(newest_step, metrics)) >= STEP + STEPS, "steps under attack", steps=1, factor=2)
+                cluster.gate.crawl(lambda: are_done() and min(map(newest_step, metrics)) >= STEP + STEPS, "steps under attack", steps=1, factor=4)
             held = [connect(address, own) for address in siege.addresses[:2] for own in EVIL for _ in range(6)]
             for process in (cluster.coordinator, cluster.servers[0][0]):
                 wait_for(lambda: "connection_refused" in process.output(), "descriptors to run out")
             cluster.gate.stop_at(cluster.gate.step + 1)
+            wait_for(lambda: min(map(newest_step, metrics)) >= cluster.gate.step, "a step without a descriptor to spare")
             for connection in held:
                 connection.close()
 

@@ -138,6 +138,21 @@ def test_a_foreign_worker_gets_no_run_that_it_may_not_compute():
             assert other.child.poll() is None and "trained" not in other.output(), other.output()
 
 
+def test_a_foreign_worker_of_a_tenant_computes_that_tenants_runs_alone():
+    with Folder() as folder:
+        authority = Authority(folder)
+        for role, tenant in (("worker", "vision"), ("client", "vision"), ("client", "nlp")):
+            weir("certs", "issue", "--ca", authority.path, "--role", role, "--tenant", tenant, folder.file(f"{role}-{tenant}"))
+        with secured(folder, authority, servers=1, workers=0) as cluster, foreign(cluster.address, folder.file("worker-vision")) as other:
+            at = ("--coordinator", cluster.address, "--tls")
+            joined(cluster, 1, "--tls", authority.folder("all"))
+            hidden = weir("submit", write_spec(folder), *FREE, "priority=5", *at, folder.file("client-nlp")).stdout.strip()
+            weir("submit", write_spec(folder), *FREE, "--follow", *at, folder.file("client-vision"))
+            assert other.output().count("trained") == 48, other.output()
+            status = json.loads(weir("status", hidden, "--json", *at, folder.file("client-nlp")).stdout)
+            assert status["state"] == "queued" and status["workers"] == 0, status
+
+
 def batch_of(run, step=0, microbatch=0, evaluation=False):
     return text_field(1, run) + varint_field(2, step) + varint_field(3, microbatch) + varint_field(4, evaluation)
 

@@ -2,11 +2,13 @@
 import json
 import os
 import shutil
+import signal
 import struct
 import subprocess
 
 from certificates import Authority
-from harness import PATIENCE, ROOT, Folder, Skip, main, weir
+from gate import Gate
+from harness import PATIENCE, ROOT, Cluster, Folder, Process, Skip, main, wait_for, weir
 from test_tls import secured, write_spec
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -126,6 +128,32 @@ def test_the_notebook_trains_plots_and_exports():
             assert "'event': 'done'" in text and "'DONE'" in text and "unknown optimizer 'sdg'" in text, text
             assert any("image/png" in output["kinds"] for output in outputs), outputs
             weir("inspect", folder.file("out.onnx"))
+
+
+FOLLOW = """
+import json, sys, weir
+with weir.connect(sys.argv[1]) as cluster:
+    for row in cluster.follow(cluster.submit(sys.argv[2])):
+        print(json.dumps(row), flush=True)
+"""
+
+
+def test_a_run_is_followed_across_a_coordinators_death():
+    if not os.path.exists(PYTHON):
+        raise Skip("the environment of examples/python is missing")
+    with Folder() as folder:
+        gate = Gate(folder)
+        with Cluster(folder, gate=gate) as cluster:
+            gate.stop_at(3)
+            with Process(PYTHON, "-c", FOLLOW, cluster.address, write_spec(folder)) as follower:
+                wait_for(lambda: follower.output().count('"step"') >= 4, "the run to stand")
+                cluster.coordinator.send(signal.SIGKILL)
+                cluster.coordinator.wait()
+                cluster.start_coordinator()
+                gate.open()
+                assert follower.wait() == 0, follower.output()[-2000:]
+                rows = [json.loads(line) for line in follower.output().splitlines()]
+            check_rows(rows, rows[-1]["weights_sha256"])
 
 
 def test_the_notebook_is_kept_without_outputs():

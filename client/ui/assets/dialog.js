@@ -1,16 +1,14 @@
 /* What asks, and what tells: dialogs that give the focus back, and lines at the edge. */
 import {h} from "./dom.js";
 
-/** Shows a dialog; resolves with its return value once it is closed, the focus where it was. */
-export function show(content, {label, isWide = false} = {}) {
-  const before = document.activeElement;
-  const dialog = h("dialog", {class: isWide ? "wide" : "", "aria-label": label}, content);
+/** Shows a dialog; resolves with its return value once it is closed, the focus where it was, as dialogs of browsers do. */
+export function show(content, {label}) {
+  const dialog = h("dialog", {"aria-label": label}, content);
   document.body.append(dialog);
   dialog.showModal();
   return new Promise((resolve) => dialog.addEventListener("close", () => {
     const value = dialog.returnValue;
     dialog.remove();
-    if (before?.isConnected) before.focus();
     resolve(value);
   }));
 }

@@ -67,6 +67,9 @@ const struct program_option server_program_options[] = {
      "coordinator, server (of --role=parameters) or all. Connections are encrypted, and both ends need a "
      "certificate of "
      "ca.pem's authorities. Default: $WEIR_TLS, else plaintext, on this machine alone."},
+    {"no-shm", NULL, SERVER_NO_SHM,
+     "send blocks through sockets also to workers of this host and user, with which memory is shared "
+     "otherwise."},
     {"insecure", NULL, SERVER_INSECURE,
      "let plaintext go beyond this machine: listen there, advertise such an address or connect to one, "
      "without certificates, also to a "
@@ -90,6 +93,7 @@ static void environment_print(const struct page *page) {
   page_item(page, "WEIR_HTTP", "where /metrics is served, unless --http says otherwise.");
   page_item(page, "WEIR_TLS", "the folder of certificates, unless --tls or --insecure says otherwise.");
   page_item(page, "WEIR_INSECURE", "1: as --insecure, where there are no certificates.");
+  page_item(page, "WEIR_SHM", "off: as --no-shm.");
   page_item(page, "WEIR_LOG", "the least level that is logged: debug, info, warn, error. Default: info.");
   page_item(page, "WEIR_LOG_FORMAT", "text or json, unless --log-format says otherwise.");
 }

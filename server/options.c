@@ -16,6 +16,7 @@
 #include "common/door/unix_socket.h"
 #include "common/http/http.h"
 #include "common/rpc/address.h"
+#include "common/share/segment.h"
 #include "server/help.h"
 #include "storage/store.h"
 
@@ -155,6 +156,9 @@ static int take_option(int option, struct server_options *options, struct err *e
     return set_log_format(optarg, err);
   case SERVER_INSECURE:
     options->wants_insecure = true;
+    return 0;
+  case SERVER_NO_SHM:
+    segment_turn_off();
     return 0;
   case SERVER_THREADS:
     return set_number(&(struct number_option){"--threads", 1, THREADS_MAX, &options->threads}, optarg, err);

@@ -61,6 +61,9 @@ const struct program_option worker_program_options[] = {
      "all. Connections are encrypted, and both ends need a certificate of ca.pem's authorities. Default: "
      "$WEIR_TLS, else "
      "plaintext, on this machine alone."},
+    {"no-shm", NULL, WORKER_NO_SHM,
+     "send blocks through sockets also to servers of this host and user, with which memory is shared "
+     "otherwise."},
     {"insecure", NULL, WORKER_INSECURE,
      "let plaintext go beyond this machine: to a coordinator, servers and workers there, without "
      "certificates. This worker "
@@ -78,6 +81,7 @@ static void environment_print(const struct page *page) {
   page_item(page, "WEIR_TLS", "the folder of certificates, unless --tls or --insecure says otherwise.");
   page_item(page, "WEIR_INSECURE", "1: as --insecure, where there are no certificates.");
   page_item(page, "WEIR_HTTP", "where /metrics is served, unless --http says otherwise.");
+  page_item(page, "WEIR_SHM", "off: as --no-shm.");
   page_item(page, "WEIR_LABELS", "KEY=VALUE,...: the labels, unless --label says otherwise.");
   page_item(page, "WEIR_CUDA",
             "the file of weir-cuda.so, which computes on GPUs. Default: beside weir-worker, else in "

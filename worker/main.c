@@ -13,6 +13,7 @@
 #include "common/base/size.h"
 #include "common/http/http.h"
 #include "common/rpc/address.h"
+#include "common/share/segment.h"
 #include "worker/help.h"
 #include "worker/trace/trace.h"
 #include "worker/worker.h"
@@ -163,6 +164,8 @@ static int options_read(int argc, char **argv, struct worker_options *worker, bo
       worker->trace = optarg;
     else if (key == WORKER_TLS)
       tls = optarg;
+    else if (key == WORKER_NO_SHM)
+      segment_turn_off();
     else if (key == WORKER_INSECURE)
       insecure = true;
     else if (key == WORKER_LISTEN || key == WORKER_ADVERTISE)

@@ -110,6 +110,7 @@ struct buffer *buffer_new(size_t size_bytes) {
   buffer->data = (unsigned char *)buffer + BUFFER_ALIGN;
   buffer->size_bytes = size_bytes;
   buffer->refs = 1;
+  buffer->place = NULL;
   buffer->release = NULL;
   return buffer;
 }

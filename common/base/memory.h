@@ -32,7 +32,9 @@ char *arena_printf(struct arena *arena, const char *format, ...) __attribute__((
 struct buffer {
   void *data;
   size_t size_bytes;
-  uint32_t refs;                          /* atomic */
+  struct shared_place *place; /* where other processes find the bytes (common/share/shared.h); NULL:
+                                 they do not */
+  uint32_t refs;              /* atomic */
   void (*release)(struct buffer *buffer); /* gets it, on any thread, when the last reference is put; NULL: it
                                              is freed */
 };

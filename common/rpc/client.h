@@ -92,7 +92,7 @@ void rpc_request_start(struct rpc_request *request, struct rpc_channel *channel,
    on_done; the caller sees to it with a lock of its own. */
 void rpc_request_cancel(struct rpc_request *request);
 
-/* A bidirectional stream: a member's link to the coordinator. */
+/* A bidirectional stream. */
 struct rpc_stream;
 struct rpc_stream_handlers {
   void (*on_message)(void *user, const void *message); /* ends with the callback */
@@ -102,6 +102,9 @@ struct rpc_stream_handlers {
 };
 struct rpc_stream *rpc_stream_open(struct rpc_channel *channel, enum rpc_method_id method,
                                    const struct rpc_stream_handlers *handlers);
+/* The same with a ticket, which is copied; NULL or "": none is sent. */
+struct rpc_stream *rpc_stream_open_with(struct rpc_channel *channel, enum rpc_method_id method,
+                                        const char *ticket, const struct rpc_stream_handlers *handlers);
 /* Any thread. Errors: CANCELLED when it has ended, BUSY above 4096 waiting messages. */
 int rpc_stream_send(struct rpc_stream *stream, const void *message);
 int rpc_stream_waiting(struct rpc_stream *stream); /* messages that wait to be sent */

@@ -10,6 +10,7 @@ struct rpc_stream {
   const struct rpc_method_def *def;
   grpc_call *call;
   struct rpc_event sent, received, ended;
+  struct rpc_opening opening;
   struct rpc_ending ending;
   grpc_byte_buffer *incoming;
   struct err refusal; /* of a message that did not parse */
@@ -35,6 +36,11 @@ static void receive_locked(struct rpc_stream *stream) {
 
 struct rpc_stream *rpc_stream_open(struct rpc_channel *channel, enum rpc_method_id method,
                                    const struct rpc_stream_handlers *handlers) {
+  return rpc_stream_open_with(channel, method, NULL, handlers);
+}
+
+struct rpc_stream *rpc_stream_open_with(struct rpc_channel *channel, enum rpc_method_id method,
+                                        const char *ticket, const struct rpc_stream_handlers *handlers) {
   struct rpc_stream *stream = mem_new(sizeof *stream);
   grpc_op begin = {.op = GRPC_OP_SEND_INITIAL_METADATA}, end[2];
   stream->handlers = *handlers;
@@ -48,6 +54,7 @@ struct rpc_stream *rpc_stream_open(struct rpc_channel *channel, enum rpc_method_
   rpc_outbox_init(&stream->outbox);
   rpc_ending_init(&stream->ending);
   rpc_ending_ops(&stream->ending, end);
+  rpc_opening_init(&stream->opening, ticket, &begin);
   stream->call = rpc_channel_call(channel, channel->queue->cq, method, -1);
   pthread_mutex_lock(&stream->lock);
   stream->is_sending = true;
@@ -180,6 +187,7 @@ void rpc_stream_close(struct rpc_stream *stream) {
     pthread_cond_wait(&stream->over, &stream->lock);
   pthread_mutex_unlock(&stream->lock);
   grpc_call_unref(stream->call);
+  rpc_opening_fini(&stream->opening);
   rpc_ending_fini(&stream->ending);
   pthread_cond_destroy(&stream->over);
   pthread_mutex_destroy(&stream->lock);

@@ -5,6 +5,7 @@
 #include "common/base/log.h"
 #include "common/metrics/metric.h"
 #include "parameters.pb-c.h"
+#include "server/parameters/service_share.h"
 
 static void service_refuse(struct rpc_call *rpc, const struct err *err) {
   log_event(LOG_DEBUG, "parameters", "refused", "peer=%s code=%s text=\"%s\"", rpc_call_peer(rpc),
@@ -138,40 +139,90 @@ static void service_departed(struct job *job) {
   parameters_call_put(call);
 }
 
+/* What a push brings, in either way. */
+struct payload {
+  struct rpc_bytes *bytes;
+  struct shared_bytes shared; /* in place of bytes */
+  struct share *share;        /* a reference, or NULL */
+};
+
+static void payload_fini(struct payload *payload) {
+  rpc_bytes_free(payload->bytes);
+  shared_bytes_put(&payload->shared);
+  share_put(payload->share);
+}
+
+/* The worker's share, and its bytes in that. A share that is over is no error of a push that can be sent
+   again with its bytes. */
+static int find_shared(const struct rpc_call *rpc, struct hosted_run *run, const Weir__PushRequest *push,
+                       struct payload *payload, struct err *err) {
+  payload->share = service_find_share(rpc, run, push->share);
+  if (!push->shared)
+    return 0;
+  if (payload->bytes)
+    return err_set(err, ERR_INVALID, "the push has data, and names other bytes");
+  if (!payload->share)
+    return err_set(err, ERR_BUSY, "share %llu is over", (unsigned long long)push->share);
+  return share_find(payload->share, push->shared, &payload->shared, err);
+}
+
+/* The block, or NULL for what is wrong with the push. */
+static struct hosted_block *find_pushed(const struct rpc_call *rpc, struct hosted_run *run,
+                                        const Weir__PushRequest *push, struct payload *payload,
+                                        struct err *err) {
+  struct hosted_block *block = NULL;
+  if (check_sender(rpc, run, push, err) == 0)
+    block = hosted_run_block(run, push->block, err);
+  if (!block)
+    return NULL;
+  if (find_shared(rpc, run, push, payload, err) == 0 &&
+      check_push(block, push, payload->bytes ? rpc_bytes_size(payload->bytes) : payload->shared.size_bytes,
+                 err) == 0)
+    return block;
+  err_prefix(err, "run '%s': block %u of step %llu", run->id, push->block, (unsigned long long)push->step);
+  return NULL;
+}
+
+static struct parameters_call *push_call_new(struct rpc_call *rpc, struct hosted_block *block,
+                                             const Weir__PushRequest *push, const struct payload *payload) {
+  struct parameters_call *call = parameters_call_new(rpc, block->run, block);
+  call->arrival = (struct job){.run = service_push_arrived, .size_bytes = rpc_bytes_size(payload->bytes)};
+  call->is_push = true;
+  call->waits = push->wait;
+  call->bytes = payload->bytes;
+  call->shared = payload->shared;
+  call->share = payload->share;
+  call->part = (struct part){.step = push->step,
+                             .node = {push->first, push->level},
+                             .is_evaluation = push->evaluation,
+                             .bytes = payload->bytes,
+                             .shared = call->shared.segment ? &call->shared : NULL,
+                             .worker = push->worker,
+                             .view = push->view};
+  return call;
+}
+
 static void service_on_push(struct rpc_call *rpc, const void *message, struct rpc_bytes *bytes) {
   const Weir__PushRequest *push = message;
   struct err err = ERR_NONE;
   struct hosted_block *block = NULL;
+  struct payload payload = {.bytes = bytes};
   struct parameters_call *call;
   struct hosted_run *run = find_run(rpc, push->run, push->incarnation, &err);
   metric_add(METRIC_PUSHES, 1);
-  metric_add(METRIC_SERVER_RECEIVED, rpc_bytes_size(bytes));
-  if (run && check_sender(rpc, run, push, &err) == 0)
-    block = hosted_run_block(run, push->block, &err);
-  if (block && check_push(block, push, rpc_bytes_size(bytes), &err)) {
-    err_prefix(&err, "run '%s': block %u of step %llu", run->id, push->block, (unsigned long long)push->step);
-    block = NULL;
-  }
+  if (run)
+    block = find_pushed(rpc, run, push, &payload, &err);
+  metric_add(METRIC_SERVER_RECEIVED, rpc_bytes_size(bytes) + payload.shared.size_bytes);
   if (!block) {
     metric_add_code(METRIC_PUSHES_REFUSED, err.code);
-    rpc_bytes_free(bytes);
+    payload_fini(&payload);
     service_refuse(rpc, &err);
     hosted_run_put(run);
     return;
   }
-  call = parameters_call_new(rpc, run, block);
-  call->arrival = (struct job){.run = service_push_arrived, .size_bytes = rpc_bytes_size(bytes)};
-  call->is_push = true;
-  call->waits = push->wait;
-  call->bytes = bytes;
-  call->part = (struct part){.step = push->step,
-                             .node = {push->first, push->level},
-                             .is_evaluation = push->evaluation,
-                             .bytes = bytes,
-                             .worker = push->worker,
-                             .view = push->view};
+  call = push_call_new(rpc, block, push, &payload);
   if (!push->evaluation)
-    hosted_block_count(block, true);
+    hosted_block_count(block, true, call->part.shared);
   hosted_run_put(run);
   service_hand_over(call, rpc);
 }
@@ -200,6 +251,7 @@ static void service_on_pull(struct rpc_call *rpc, const void *message, struct rp
   call->arrival = (struct job){.run = service_pull_arrived};
   call->waits = true;
   call->version = pull->version;
+  call->share = service_find_share(rpc, run, pull->share);
   hosted_run_put(run);
   service_hand_over(call, rpc);
 }
@@ -258,6 +310,12 @@ static const struct rpc_method service_methods[] = {
      .on_message = service_on_sums,
      .on_closed = exchange_on_closed},
     {.id = RPC_VERSIONS, .on_begin = service_on_begin, .on_message = service_on_versions},
+    {.id = RPC_SHARE,
+     .is_request_stream = true,
+     .on_begin = service_on_begin,
+     .on_message = service_on_share,
+     .on_half_close = service_on_share_half_close,
+     .on_closed = service_on_share_closed},
 };
 
 struct rpc_service service_over(struct run_table *runs) {

@@ -1,7 +1,7 @@
 /* Push-pull of blocks through our RPC beside raw TCP over loopback, in one run: two processes, several blocks
-   in flight on two channels, every pushed byte summed and every pulled byte copied once. TCP only moves
-   bytes; its figure is the better of one way and both ways at once. Or with TLS beside itself in plaintext.
- */
+   in flight on two channels, every byte copied once where it arrives. TCP only moves bytes; its figure is the
+   better of one way and both ways at once. Then with the blocks in shared memory beside the socket, and a
+   control: the socket beside itself. Or with TLS beside itself in plaintext. */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
@@ -17,7 +17,8 @@
 #include "common/base/clock.h"
 #include "common/rpc/client.h"
 #include "common/rpc/server.h"
-#include "parameters.pb-c.h"
+#include "common/share/share.h"
+#include "common/share/shared_pool.h"
 
 enum {
   BLOCK_BYTES = 256 * 1024,
@@ -29,19 +30,53 @@ enum {
   PATTERN = 7
 };
 
-/* The server sums what is pushed and answers from one buffer. */
-static float sums[IN_FLIGHT][BLOCK_BYTES / 4];
-static struct buffer *weights;
+/* Copies a block out of what came, or out of what was named in its place. */
+static bool take_block(struct share *share, const Weir__SharedBytes *name, const struct rpc_bytes *bytes,
+                       void *out) {
+  struct shared_bytes shared;
+  struct err err;
+  bool is_taken;
+  if (!name) {
+    rpc_bytes_copy(bytes, out);
+    return rpc_bytes_size(bytes) == BLOCK_BYTES;
+  }
+  if (share_find(share, name, &shared, &err))
+    return false;
+  is_taken = shared.size_bytes == BLOCK_BYTES && !shared_bytes_copy(&shared, out, &err);
+  shared_bytes_put(&shared);
+  return is_taken;
+}
+
+/* The server answers each block from a buffer of its own. */
+static float parts[IN_FLIGHT][BLOCK_BYTES / 4];
+static struct buffer *weights[IN_FLIGHT];
+static struct share *server_share; /* NULL: no client has opened one */
 
 static void push(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   const Weir__PushRequest *request = message;
   Weir__PushReply reply = WEIR__PUSH_REPLY__INIT;
-  struct rpc_payload payload = {weights, 0, BLOCK_BYTES};
-  if (rpc_bytes_size(bytes) != BLOCK_BYTES || !rpc_bytes_add_f32(bytes, sums[request->block % IN_FLIGHT]))
-    rpc_call_fail(call, ERR_INVALID, "not a block of finite numbers");
+  Weir__SharedBytes name = WEIR__SHARED_BYTES__INIT;
+  uint32_t block = request->block % IN_FLIGHT;
+  struct rpc_payload payload = {weights[block], 0, BLOCK_BYTES};
+  bool is_named = request->share && share_name(server_share, weights[block], &name);
+  reply.shared = is_named ? &name : NULL;
+  if (take_block(server_share, request->shared, bytes, parts[block]))
+    rpc_call_reply(call, &reply, is_named ? NULL : &payload);
   else
-    rpc_call_reply(call, &reply, &payload);
+    rpc_call_fail(call, ERR_INVALID, "not a block");
   rpc_bytes_free(bytes);
+}
+
+static void tell_client(void *user, const Weir__ShareMessage *message) {
+  rpc_call_send(user, message, NULL);
+}
+
+static void hear_client(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  struct err err;
+  (void)bytes;
+  if (!server_share)
+    server_share = share_new(tell_client, call);
+  CHECK(share_take(server_share, message, &err) == 0);
 }
 
 /* NULL: plaintext. */
@@ -56,15 +91,20 @@ static struct rpc_tls *tls_open(const char *folder) {
 }
 
 static void serve(int port_pipe, const char *tls_folder) {
-  static const struct rpc_method methods[] = {{.id = RPC_PUSH, .on_message = push}};
-  struct rpc_service service = {methods, 1, NULL};
+  static const struct rpc_method methods[] = {
+      {.id = RPC_PUSH, .on_message = push},
+      {.id = RPC_SHARE, .is_request_stream = true, .on_message = hear_client}};
+  struct rpc_service service = {methods, 2, NULL};
+  struct shared_pool *pool = shared_pool_new(IN_FLIGHT * shared_bytes_of(BLOCK_BYTES));
   struct rpc_server_options options = {
       .listen = "127.0.0.1:0", .services = &service, .n_services = 1, .tls = tls_open(tls_folder)};
   struct rpc_server *server;
   struct err err = ERR_NONE;
   int port;
-  CHECK((weights = buffer_new(BLOCK_BYTES)));
-  memset(weights->data, PATTERN, BLOCK_BYTES);
+  for (int i = 0; i < IN_FLIGHT; i++) {
+    CHECK((weights[i] = shared_pool_take(pool, BLOCK_BYTES)));
+    memset(weights[i]->data, PATTERN, BLOCK_BYTES);
+  }
   if (rpc_server_start(&options, &server, &err)) {
     fprintf(stderr, "rpc_bench: %s\n", err.text);
     exit(1);
@@ -83,7 +123,9 @@ struct bench {
   struct rpc_client *client;
   struct rpc_channel *channels[CHANNELS];
   struct flight *flights;
-  struct buffer *gradients;
+  struct rpc_stream *stream;
+  struct share *share;
+  bool is_shared; /* blocks are named, once the other end has mapped where they lie */
   pthread_mutex_t lock;
   pthread_cond_t idle;
   int n_flying;
@@ -95,6 +137,7 @@ struct flight {
   struct rpc_request request;
   struct bench *bench;
   uint32_t block;
+  struct buffer *gradient;
   unsigned char copy[BLOCK_BYTES];
 };
 
@@ -103,26 +146,30 @@ static void flight_done(struct rpc_request *request, const struct err *err, cons
 
 static void flight_start(struct flight *flight) {
   Weir__PushRequest push_request = WEIR__PUSH_REQUEST__INIT;
-  struct rpc_payload payload = {flight->bench->gradients, 0, BLOCK_BYTES};
+  Weir__SharedBytes name = WEIR__SHARED_BYTES__INIT;
+  struct bench *bench = flight->bench;
+  struct rpc_payload payload = {flight->gradient, 0, BLOCK_BYTES};
+  bool is_named = bench->is_shared && share_name(bench->share, flight->gradient, &name);
   push_request.run = "bench-000000";
   push_request.block = flight->block;
   push_request.wait = true;
+  push_request.share = bench->is_shared;
+  push_request.shared = is_named ? &name : NULL;
   flight->request = (struct rpc_request){.on_done = flight_done};
-  rpc_request_start(&flight->request, flight->bench->channels[flight->block % CHANNELS],
-                    &(struct rpc_question){RPC_PUSH, &push_request, -1}, &payload);
+  rpc_request_start(&flight->request, bench->channels[flight->block % CHANNELS],
+                    &(struct rpc_question){RPC_PUSH, &push_request, -1}, is_named ? NULL : &payload);
 }
 
 static void flight_done(struct rpc_request *request, const struct err *err, const void *reply,
                         struct rpc_bytes *bytes) {
   struct flight *flight = (struct flight *)request;
   struct bench *bench = flight->bench;
+  const Weir__PushReply *answer = reply;
   bool is_ending;
-  (void)reply;
-  if (err->code || rpc_bytes_size(bytes) != BLOCK_BYTES) {
-    fprintf(stderr, "rpc_bench: %s\n", err->code ? err->text : "short block");
+  if (err->code || !take_block(bench->share, answer->shared, bytes, flight->copy)) {
+    fprintf(stderr, "rpc_bench: %s\n", err->code ? err->text : "not a block");
     exit(1);
   }
-  rpc_bytes_copy(bytes, flight->copy);
   rpc_bytes_free(bytes);
   pthread_mutex_lock(&bench->lock);
   bench->n_blocks++;
@@ -265,29 +312,64 @@ static void bench_fork(struct bench *bench, const char *tls_folder) {
   close(pipes[0]);
 }
 
+static void tell_server(void *user, const Weir__ShareMessage *message) {
+  rpc_stream_send(((struct bench *)user)->stream, message);
+}
+
+static void hear_server(void *user, const void *message) {
+  struct err err;
+  CHECK(share_take(((struct bench *)user)->share, message, &err) == 0);
+}
+
+static void on_stream_end(void *user, const struct err *err) {
+  (void)user;
+  (void)err;
+}
+
+/* Until the other end has what blocks lie in. */
+static void bench_share(struct bench *bench) {
+  struct rpc_stream_handlers handlers = {hear_server, on_stream_end, bench};
+  bench->share = share_new(tell_server, bench);
+  bench->stream = rpc_stream_open(bench->channels[0], RPC_SHARE, &handlers);
+  bench->is_shared = true;
+  while (!share_is_up(bench->share))
+    rpc_rate(bench, WARM_UP_MS);
+  rpc_rate(bench, WARM_UP_MS);
+}
+
 static void bench_connect(struct bench *bench) {
+  struct shared_pool *pool = shared_pool_new(IN_FLIGHT * shared_bytes_of(BLOCK_BYTES));
   char target[64];
   snprintf(target, sizeof target, "127.0.0.1:%d", bench->port);
   bench->tls = tls_open(bench->tls_folder);
   bench->client = rpc_client_new(1, bench->tls);
-  CHECK((bench->gradients = buffer_new(BLOCK_BYTES)));
-  memset(bench->gradients->data, 0, BLOCK_BYTES);
   for (int i = 0; i < CHANNELS; i++)
     bench->channels[i] = rpc_channel_open(bench->client, target, PEER_ANY);
   bench->flights = mem_new(IN_FLIGHT * sizeof *bench->flights);
-  for (uint32_t i = 0; i < IN_FLIGHT; i++)
-    bench->flights[i] = (struct flight){.bench = bench, .block = i};
+  for (uint32_t i = 0; i < IN_FLIGHT; i++) {
+    struct buffer *gradient = shared_pool_take(pool, BLOCK_BYTES);
+    CHECK(gradient);
+    memset(gradient->data, 0, BLOCK_BYTES);
+    bench->flights[i] = (struct flight){.bench = bench, .block = i, .gradient = gradient};
+  }
+  shared_pool_free(pool);
   rpc_rate(bench, WARM_UP_MS);
 }
 
 static void bench_end(struct bench *bench) {
+  if (bench->stream) {
+    share_close(bench->share);
+    rpc_stream_close(bench->stream);
+    share_put(bench->share);
+  }
   for (int i = 0; i < CHANNELS; i++)
     rpc_channel_close(bench->channels[i]);
   rpc_client_free(bench->client);
   rpc_tls_close(bench->tls);
   kill(bench->server, SIGKILL);
   waitpid(bench->server, NULL, 0);
-  buffer_put(bench->gradients);
+  for (int i = 0; i < IN_FLIGHT; i++)
+    buffer_put(bench->flights[i].gradient);
   free(bench->flights);
 }
 
@@ -309,6 +391,33 @@ static void measure_beside_tcp(struct bench *bench) {
          median(rpc) * 1e-9);
   printf("raw TCP over loopback: %.2f GB/s\n", median(tcp) * 1e-9);
   print_ratio("raw TCP", ratio);
+}
+
+static struct rate rate_of(struct bench *bench, bool is_shared) {
+  bench->is_shared = is_shared;
+  return rpc_rate(bench, ROUND_MS);
+}
+
+static void print_rate(const char *what, double bytes[ROUNDS], double cpu[ROUNDS]) {
+  printf("push-pull %s: %.2f GB/s, %.2f CPU-seconds a GB\n", what, median(bytes) * 1e-9, median(cpu));
+}
+
+static void measure_shared(struct bench *bench) {
+  double sent[ROUNDS], named[ROUNDS], sent_cpu[ROUNDS], named_cpu[ROUNDS], ratio[ROUNDS], control[ROUNDS];
+  bench_share(bench);
+  for (int i = 0; i < ROUNDS; i++) {
+    struct rate before = rate_of(bench, false), shared = rate_of(bench, true), after = rate_of(bench, false);
+    sent[i] = (before.bytes_per_second + after.bytes_per_second) / 2;
+    sent_cpu[i] = (before.cpu_seconds_per_gb + after.cpu_seconds_per_gb) / 2;
+    named[i] = shared.bytes_per_second;
+    named_cpu[i] = shared.cpu_seconds_per_gb;
+    ratio[i] = named[i] / sent[i];
+    control[i] = after.bytes_per_second / before.bytes_per_second;
+  }
+  print_rate("in shared memory", named, named_cpu);
+  print_rate("by socket", sent, sent_cpu);
+  print_ratio("the socket", ratio);
+  print_ratio("the socket, of the socket again (control)", control);
 }
 
 static void measure_with_tls(struct bench *plain, struct bench *tls) {
@@ -339,8 +448,10 @@ int main(int argc, char **argv) {
     bench_connect(&tls);
     measure_with_tls(&plain, &tls);
     bench_end(&tls);
-  } else
+  } else {
     measure_beside_tcp(&plain);
+    measure_shared(&plain);
+  }
   bench_end(&plain);
   return 0;
 }

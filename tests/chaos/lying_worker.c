@@ -3,7 +3,7 @@
 
    From a step on, element AT of each gradient that it sends is so large that the sum of two of them
    overflows. The library looks for PushRequests among the messages that gRPC is given in two slices: the
-   fields, and the tensor's bytes where they lie.
+   fields, and the tensor's bytes where they lie. So the worker must share no memory with servers (WEIR_SHM).
 
    Environment: WEIR_LIE_FROM  the step, from which on it lies */
 #include <dlfcn.h>

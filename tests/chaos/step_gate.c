@@ -4,7 +4,8 @@
    So a run stands still where a test wants it to, however fast or slow the machine is, while all its
    processes go on: they answer, beat, join, leave and compute. To them it looks like a link that has taken
    their pushes and does not move them on. The library puts off the batches that send PushRequests: the
-   messages that gRPC is given in two slices, the fields and the tensor's bytes.
+   messages of calls of Push, whose first slice has the fields, whether the tensor's bytes follow or are
+   named.
 
    Environment: WEIR_GATE  a file of eight bytes, which the test changes: how many steps the run may make, as
                            a number in the machine's order of bytes */
@@ -110,11 +111,16 @@ static bool gate_is_here(void) {
   return true;
 }
 
+static bool is_push(const grpc_byte_buffer *message) {
+  const grpc_slice_buffer *slices = &message->data.raw.slice_buffer;
+  return message->type == GRPC_BB_RAW &&
+         (slices->count == 2 || (slices->count == 1 && push_names_bytes(slices->slices[0])));
+}
+
 /* The op that sends a push; NULL: the batch sends none. */
 static const grpc_op *push_of(const grpc_op *ops, size_t n_ops) {
   for (size_t i = 0; i < n_ops; i++)
-    if (ops[i].op == GRPC_OP_SEND_MESSAGE && ops[i].data.send_message.send_message->type == GRPC_BB_RAW &&
-        ops[i].data.send_message.send_message->data.raw.slice_buffer.count == 2)
+    if (ops[i].op == GRPC_OP_SEND_MESSAGE && is_push(ops[i].data.send_message.send_message))
       return &ops[i];
   return NULL;
 }

@@ -79,6 +79,11 @@ def wrong_parts(step, steps, elems):
     yield {"step": step, "data": NAN * elems, "evaluation": True}
     yield {"step": steps, "data": NAN * 5, "evaluation": True}
     yield {"step": step, "data": FINITE * 5, "evaluation": True, "first": 1 << 20}
+    size = 4 * elems
+    for share in (1, 2):  # of the workers' that there are: what no segment of theirs has
+        for segment, offset in ((1, 1 << 40), (1, 2**64 - 256), (1, 513), (1, 0), (1000, 512)):
+            yield {"step": step, "share": share, "shared": {"segment": segment, "offset": offset, "size": size}}
+        yield {"step": step, "share": share, "shared": {"segment": 1, "offset": 512, "size": 2**63}}
 
 
 def harass(servers, steps):

@@ -50,7 +50,7 @@ def test_a_worker_that_pushes_wrong_parts_is_put_into_quarantine_and_the_bits_ar
     expected = undisturbed()
     with Folder() as folder, Cluster(folder, servers=2, workers=0, gate=Gate(folder)) as cluster:
         add_worker_of(cluster, "honest-1")
-        add_worker_of(cluster, "liar", program("tests/chaos/lying_worker.so"), WEIR_LIE_FROM=str(FROM))
+        add_worker_of(cluster, "liar", program("tests/chaos/lying_worker.so"), WEIR_LIE_FROM=str(FROM), WEIR_SHM="off")
         add_worker_of(cluster, "honest-2")
         wait_for(lambda: len(workers_by_host(cluster)) == 3, "three workers")
         metrics = folder.file("metrics.jsonl")

@@ -17,7 +17,8 @@ ANYBODY = {"grpc.health.v1.Health/Check", "grpc.health.v1.Health/Watch",
            "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"}
 MEMBERS = {"Cluster/Join", "Cluster/FetchModel", "Cluster/FetchPieces"}
 SERVERS = {"Parameters/Sums"}
-WORKERS = {"Cluster/FetchLayout", "Cluster/FetchBatch", "Parameters/Push", "Parameters/Pull", "Parameters/Versions", "Peers/Send"}
+WORKERS = {"Cluster/FetchLayout", "Cluster/FetchBatch", "Parameters/Push", "Parameters/Pull", "Parameters/Versions", "Parameters/Share",
+           "Peers/Send"}
 VIEWERS = {"Training/" + name for name in ("ListRuns", "GetRun", "Watch", "ListCheckpoints", "ListSweeps", "GetSweep", "ListWorkers",
                                            "ListServers", "GetOverview", "GetSeries", "GetModel", "GetPieces", "GetWeights", "GetLayout", "GetBatch")}
 SUBMITTERS = {"Training/" + name for name in ("Submit", "ForkRun", "Cancel", "Pause", "Stop", "SetRun", "Resume", "Verify",

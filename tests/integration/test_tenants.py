@@ -146,7 +146,7 @@ ROWS = {
     "Training/DrainWorker": of_worker, "Training/ReadmitWorker": of_worker, "Training/DrainServer": of_all,
     "Cluster/Join": lists(bytes.fromhex(HELLO["worker"]), "worker"),
     **{f"Cluster/{name}": by_member for name in ("FetchModel", "FetchPieces", "FetchLayout", "FetchBatch")},
-    **{f"Parameters/{name}": by_member for name in ("Push", "Pull", "Versions", "Sums")},
+    **{f"Parameters/{name}": by_member for name in ("Push", "Pull", "Versions", "Share", "Sums")},
     "Peers/Send": by_member,
     **{name: lists() for name in HEALTH}, **{name: lists(text_field(7, "")) for name in REFLECTION},
 }

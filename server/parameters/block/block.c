@@ -2,6 +2,7 @@
 #include "server/parameters/block/block.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/clock.h"
 #include "server/parameters/run/run.h"
@@ -166,8 +167,7 @@ void hosted_block_push(struct hosted_block *block, struct parameters_call *call)
     parameters_call_refuse(call, &err);
     return;
   }
-  rpc_bytes_free(call->bytes); /* a parked call does not pin its gradient */
-  call->bytes = NULL;
+  parameters_call_drop_part(call);
   if (call->waits)
     hosted_block_answer(block, call);
   else
@@ -179,6 +179,18 @@ static void buffer_drop(struct buffer **buffer) {
   *buffer = NULL;
 }
 
+/* Segments are given back as a whole: what stays leaves them. */
+static void leave_segment(struct hosted_block *block) {
+  struct buffer *copy = NULL;
+  if (block->current->place && buffer_is_sole(block->current))
+    copy = buffer_new(block->current->size_bytes);
+  if (!copy)
+    return;
+  memcpy(copy->data, block->current->data, copy->size_bytes);
+  buffer_put(block->current);
+  block->current = copy;
+}
+
 /* What the next version takes is asked for again before its update (hosted_block_reserve). */
 void hosted_block_rest(struct hosted_block *block) {
   struct err err;
@@ -188,6 +200,7 @@ void hosted_block_rest(struct hosted_block *block) {
   buffer_drop(&block->spare);
   buffer_drop(&block->next);
   buffer_drop(&block->next_slots);
+  leave_segment(block);
 }
 
 void hosted_block_go_on(struct hosted_block *block) {
@@ -235,24 +248,42 @@ void hosted_block_cancel(struct hosted_block *block, const struct err *err) {
 
 /* Memory that is asked for because a snapshot holds what would be written is the snapshot's cost: so are the
    page faults of its first use, which are taken here. What a fork holds counts so, too, after a snapshot. */
-static struct buffer *new_buffer(struct hosted_block *block, size_t size_bytes) {
-  uint64_t begin_ns = clock_now_ns();
-  struct buffer *buffer = buffer_new(size_bytes);
+static struct buffer *settle_buffer(struct hosted_block *block, struct buffer *buffer, uint64_t begin_ns) {
+  size_t size_bytes;
   if (!buffer || !block->snapshot)
     return buffer;
+  size_bytes = buffer->size_bytes;
   for (size_t at = 0; at < size_bytes; at += PAGE_BYTES)
     ((volatile char *)buffer->data)[at] = 0;
   snapshot_add_stall(block->snapshot, clock_now_ns() - begin_ns);
   return buffer;
 }
 
+static struct buffer *new_buffer(struct hosted_block *block, size_t size_bytes) {
+  uint64_t begin_ns = clock_now_ns();
+  return settle_buffer(block, buffer_new(size_bytes), begin_ns);
+}
+
+/* Once there is a worker that can read them there, versions move to shared memory. */
+static struct buffer *new_version(struct hosted_block *block) {
+  struct shared_pool *pool = run_shares_pool(&block->run->shares);
+  struct buffer *spare = block->spare, *shared = NULL;
+  bool is_free = spare && buffer_is_sole(spare);
+  uint64_t begin_ns = clock_now_ns();
+  if (pool && !(is_free && spare->place))
+    shared = shared_pool_take(pool, block->current->size_bytes);
+  if (shared)
+    return settle_buffer(block, shared, begin_ns);
+  if (!is_free)
+    return new_buffer(block, block->current->size_bytes);
+  block->spare = NULL;
+  shared_renew(spare);
+  return spare;
+}
+
 int hosted_block_reserve(struct hosted_block *block, struct err *err) {
   hosted_block_drop_old(block, hosted_run_proven_version(block->run));
-  if (!block->next && block->spare && buffer_is_sole(block->spare)) {
-    block->next = block->spare;
-    block->spare = NULL;
-  }
-  if (!block->next && !(block->next = new_buffer(block, block->current->size_bytes)))
+  if (!block->next && !(block->next = new_version(block)))
     return hosted_block_no_memory(block, err);
   if (!block->next_slots && hosted_block_slots_are_moved(block) &&
       !(block->next_slots = new_buffer(block, block->slots->size_bytes)))
@@ -323,11 +354,13 @@ void hosted_block_arm(struct hosted_block *block, struct snapshot *snapshot) {
   }
 }
 
-void hosted_block_count(struct hosted_block *block, bool is_push) {
+void hosted_block_count(struct hosted_block *block, bool is_push, bool is_shared) {
   struct traffic *traffic = &block->run->traffic;
   if (block->kind != BLOCK_PARAMETERS)
     return;
   __atomic_fetch_add(is_push ? &traffic->gradients : &traffic->weights, 1, __ATOMIC_RELAXED);
   __atomic_fetch_add(is_push ? &traffic->gradient_bytes : &traffic->weight_bytes,
                      block->elems * sizeof(float), __ATOMIC_RELAXED);
+  if (is_shared)
+    __atomic_fetch_add(is_push ? &traffic->shared_gradients : &traffic->shared_weights, 1, __ATOMIC_RELAXED);
 }

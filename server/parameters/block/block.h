@@ -105,7 +105,7 @@ struct buffer *hosted_block_find(const struct hosted_block *block, uint64_t vers
 void hosted_block_fini(struct hosted_block *block); /* any thread; nothing is parked any more */
 
 /* Counts a part that came, or with is_push false a version that goes, in the run's traffic. Any thread. */
-void hosted_block_count(struct hosted_block *block, bool is_push);
+void hosted_block_count(struct hosted_block *block, bool is_push, bool is_shared);
 
 /* What calls do. Each of them is answered or parked. */
 void hosted_block_push(struct hosted_block *block, struct parameters_call *call);

@@ -22,7 +22,8 @@ struct parameters_call *parameters_call_new(struct rpc_call *rpc, struct hosted_
 void parameters_call_put(struct parameters_call *call) {
   if (__atomic_sub_fetch(&call->refs, 1, __ATOMIC_ACQ_REL) > 0)
     return;
-  rpc_bytes_free(call->bytes);
+  parameters_call_drop_part(call);
+  share_put(call->share);
   hosted_run_put(call->run);
   free(call);
 }
@@ -37,14 +38,19 @@ bool parameters_call_park(struct parameters_call *call) {
   return call->is_parked;
 }
 
+void parameters_call_drop_part(struct parameters_call *call) {
+  rpc_bytes_free(call->bytes);
+  call->bytes = NULL;
+  shared_bytes_put(&call->shared);
+}
+
 /* From here on the client's end of the call is no longer the shard's business. */
 static struct rpc_call *parameters_call_end(struct parameters_call *call) {
   struct rpc_call *rpc = call->rpc;
   if (call->is_parked)
     budget_give(call_budget(call), PARKED_CALL_BYTES);
   call->is_parked = false;
-  rpc_bytes_free(call->bytes);
-  call->bytes = NULL;
+  parameters_call_drop_part(call);
   call->rpc = NULL;
   __atomic_store_n(&call->is_answered, true, __ATOMIC_RELEASE);
   return rpc;
@@ -55,11 +61,16 @@ void parameters_call_reply(struct parameters_call *call, uint64_t version, struc
   struct rpc_payload payload = {.buffer = data, .size_bytes = data ? data->size_bytes : 0};
   Weir__PushReply push = WEIR__PUSH_REPLY__INIT;
   Weir__PullReply pull = WEIR__PULL_REPLY__INIT;
+  Weir__SharedBytes shared = WEIR__SHARED_BYTES__INIT;
+  bool is_shared = data && shared_pool_has(run_shares_pool(&call->run->shares), data) &&
+                   share_name(call->share, data, &shared);
   push.version = pull.version = version;
   metric_add(METRIC_SERVER_SENT, payload.size_bytes);
+  if (is_shared)
+    push.shared = pull.shared = &shared;
   if (data)
-    hosted_block_count(call->block, false);
-  rpc_call_reply(rpc, call->is_push ? (const void *)&push : &pull, data ? &payload : NULL);
+    hosted_block_count(call->block, false, is_shared);
+  rpc_call_reply(rpc, call->is_push ? (const void *)&push : &pull, data && !is_shared ? &payload : NULL);
   parameters_call_put(call);
 }
 

@@ -17,8 +17,10 @@ struct parameters_call {
   bool is_push;
   bool waits; /* for `version`: pulls always, pushes with `wait` */
   uint64_t version;
-  struct part part;        /* of a push */
-  struct rpc_bytes *bytes; /* of a push, until it was taken or refused */
+  struct part part;           /* of a push */
+  struct rpc_bytes *bytes;    /* of a push, until it was taken or refused */
+  struct shared_bytes shared; /* likewise, in place of bytes */
+  struct share *share;        /* a reference: the reply may name bytes in it; NULL: they go by socket */
 
   struct rpc_call *rpc;         /* the shard's; not to be touched once answered */
   struct parameters_call *next; /* among the block's parked ones */
@@ -39,8 +41,11 @@ enum { PARKED_CALL_BYTES = 12 * 1024 };
    shard's thread. */
 bool parameters_call_park(struct parameters_call *call);
 
+/* The part was taken: a call that waits keeps none of it. */
+void parameters_call_drop_part(struct parameters_call *call);
+
 /* Each ends the call and gives up the shard's reference. `data` (may be NULL): the version's bytes, sent from
-   where they lie. On the shard's thread. */
+   where they lie, or named there. On the shard's thread. */
 void parameters_call_reply(struct parameters_call *call, uint64_t version, struct buffer *data);
 void parameters_call_refuse(struct parameters_call *call, const struct err *err);
 

@@ -38,6 +38,7 @@ int hosted_run_new(const struct run_setup *setup, struct hosted_run **out, struc
   run->id = mem_strdup(setup->order->run);
   run->incarnation = setup->order->incarnation;
   run_tickets_init(&run->tickets);
+  run_shares_init(&run->shares);
   report_log_init(&run->log, run->id, run->incarnation, setup->tell, setup->user);
   code = run_read_order(run, setup->order, err);
   if (!code)
@@ -157,6 +158,9 @@ static int run_place(struct hosted_run *run, const struct run_setup *setup, cons
   placement_compute(elems, run->n_blocks, (uint32_t)order->n_servers, owner);
   for (uint32_t b = 0; b < run->n_blocks; b++)
     run->own[b] = owner[b] == self ? (int32_t)run->n_own++ : -1;
+  for (uint32_t b = 0; b < run->n_blocks; b++)
+    if (run->own[b] >= 0)
+      run->shares.version_bytes += shared_bytes_of(elems[b] * sizeof(float));
   free(elems);
   free(owner);
   run->n_shards = setup->n_shards;
@@ -284,6 +288,8 @@ static void run_rest_shard(struct job *job) {
     if (run->blocks[b].queue == &shard->queue)
       hosted_block_rest(&run->blocks[b]);
   pool_trim(&shard->pool);
+  if (run_shares_pool(&run->shares))
+    shared_pool_trim(run_shares_pool(&run->shares));
   hosted_run_put(run);
   free(resting);
 }
@@ -358,18 +364,23 @@ static void run_log_traffic(struct hosted_run *run, const char *reason) {
   uint64_t served_ns = hosted_run_served_ns(run);
   log_event(LOG_INFO, "parameters", "run_unloaded",
             "run=%s incarnation=%llu gradients=%llu gradient_bytes=%llu weights=%llu weight_bytes=%llu "
-            "shard_seconds=%.3f reason=\"%.200s\"",
+            "shared_gradients=%llu shared_weights=%llu shard_seconds=%.3f reason=\"%.200s\"",
             run->id, (unsigned long long)run->incarnation,
             (unsigned long long)__atomic_load_n(&traffic->gradients, __ATOMIC_RELAXED),
             (unsigned long long)__atomic_load_n(&traffic->gradient_bytes, __ATOMIC_RELAXED),
             (unsigned long long)__atomic_load_n(&traffic->weights, __ATOMIC_RELAXED),
             (unsigned long long)__atomic_load_n(&traffic->weight_bytes, __ATOMIC_RELAXED),
+            (unsigned long long)__atomic_load_n(&traffic->shared_gradients, __ATOMIC_RELAXED),
+            (unsigned long long)__atomic_load_n(&traffic->shared_weights, __ATOMIC_RELAXED),
             clock_seconds(served_ns), reason);
 }
 
 void hosted_run_unload(struct hosted_run *run, const char *reason) {
+  struct err err;
   run_log_traffic(run, reason);
   __atomic_store_n(&run->unload_reason, mem_strdup(reason), __ATOMIC_RELEASE);
+  hosted_run_is_unloaded(run, &err);
+  run_shares_end(&run->shares, &err);
   for (uint32_t s = 0; s < run->n_shards; s++) {
     hosted_run_get(run);
     run->shards[s].unload.run = run_unload_shard;

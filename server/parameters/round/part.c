@@ -5,11 +5,14 @@
 
 #include "common/agree/sum.h"
 
-void part_read(const struct part *part, uint32_t elems, float *out) {
+int part_read(const struct part *part, uint32_t elems, float *out, struct err *err) {
+  if (part->shared)
+    return shared_bytes_copy(part->shared, out, err);
   if (part->bytes)
     rpc_bytes_copy(part->bytes, out);
   else
     memcpy(out, part->values, elems * sizeof *out);
+  return 0;
 }
 
 int part_check(const float *values, uint32_t elems, struct err *err) {

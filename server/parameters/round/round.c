@@ -178,8 +178,7 @@ int round_add(struct round *round, const struct part *part, struct err *err) {
   added.sum = round_take(round, added.node, err);
   if (!added.sum)
     return err->code;
-  part_read(part, round->elems, added.sum->data);
-  if (part_check(added.sum->data, round->elems, err)) {
+  if (part_read(part, round->elems, added.sum->data, err) || part_check(added.sum->data, round->elems, err)) {
     pool_give(round->pool, added.sum);
     return err->code;
   }

@@ -50,8 +50,7 @@ static int statistics_add_eval(struct statistics *statistics, const struct part 
   row = malloc(elems * sizeof *row);
   if (!row)
     return err_set(err, ERR_NO_MEMORY, "no memory for a row of %u elements", elems);
-  part_read(part, elems, row);
-  if (part_check(row, elems, err)) {
+  if (part_read(part, elems, row, err) || part_check(row, elems, err)) {
     free(row);
     return err->code;
   }
@@ -62,12 +61,13 @@ static int statistics_add_eval(struct statistics *statistics, const struct part 
 
 int statistics_add(struct statistics *statistics, const struct part *part, struct err *err) {
   uint32_t index = part->node.first;
+  float *row;
   if (part->is_evaluation)
     return statistics_add_eval(statistics, part, err);
   if (statistics->has_row[index])
     return 0;
-  part_read(part, statistics->elems, statistics_row(statistics, index));
-  if (part_check(statistics_row(statistics, index), statistics->elems, err))
+  row = statistics_row(statistics, index);
+  if (part_read(part, statistics->elems, row, err) || part_check(row, statistics->elems, err))
     return err->code;
   statistics->has_row[index] = true;
   statistics->n_rows++;

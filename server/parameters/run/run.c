@@ -26,6 +26,7 @@ void hosted_run_put(struct hosted_run *run) {
   report_log_fini(&run->log);
   pace_fini(&run->pace);
   run_tickets_fini(&run->tickets);
+  run_shares_fini(&run->shares);
   free(run->id);
   free(run);
 }

@@ -11,6 +11,7 @@
 #include "server/parameters/run/exchange_plan.h"
 #include "server/parameters/run/pace.h"
 #include "server/parameters/run/report_log.h"
+#include "server/parameters/run/shares.h"
 #include "server/parameters/run/tickets.h"
 
 struct exchange;
@@ -19,8 +20,9 @@ struct run_shard;
 
 /* What came and went since the run was loaded; each atomic. Bytes are of f32s. */
 struct traffic {
-  uint64_t gradients, gradient_bytes; /* parts of parameter blocks that came */
-  uint64_t weights, weight_bytes;     /* parameter blocks that went, to pushes and pulls */
+  uint64_t gradients, gradient_bytes;        /* parts of parameter blocks that came */
+  uint64_t weights, weight_bytes;            /* parameter blocks that went, to pushes and pulls */
+  uint64_t shared_gradients, shared_weights; /* of either, what was named in shared memory */
 };
 
 struct hosted_run {
@@ -33,6 +35,7 @@ struct hosted_run {
   const struct optimizer_def *optimizer;
   struct report_log log; /* what the coordinator is told, once it was opened */
   struct run_tickets tickets;
+  struct run_shares shares;
 
   uint32_t n_servers, self;    /* of the order; we are servers[self] */
   uint64_t base_step;          /* the version that this incarnation begins at */

@@ -1,26 +1,33 @@
 /* Buffers for gradients. Whoever puts the last reference, gRPC or we, gives it back to its list; the pool
-   itself lives until that is done for all. */
+   itself lives until that is done for all. In host memory they lie in segments, where there are any, so that
+   servers of this host read gradients there. */
 #include "worker/train/block/block_pool.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "common/share/shared.h"
 #include "worker/backend/memory.h"
 
 enum { ALIGN = 256, SLAB_BYTES = 8 << 20, HOST = -1 };
+_Static_assert(SHARED_ALIGN % ALIGN == 0, "buffers in segments lie as others do");
 
 /* Where buffers are: in host memory, or on a device. */
 struct place {
   int device;            /* HOST: none */
   struct pooled **lists; /* [n_blocks] */
   struct slab *slabs;    /* the newest first */
-  bool is_full;          /* of a device: it had no room for another slab */
+  size_t slabs_bytes;
+  bool is_full;        /* of a device: it had no room for another slab */
+  bool has_no_segment; /* of the host: there was none to be had */
   struct place *next;
 };
 
 struct pooled {
   struct buffer buffer; /* first: a buffer of ours is its pooled */
+  struct shared_place shared;
+  bool is_alone; /* its bytes are of no slab */
   struct block_pool *pool;
   struct place *place;
   uint32_t block;
@@ -32,6 +39,7 @@ struct pooled {
 struct slab {
   unsigned char *bytes;
   size_t size, used;
+  struct segment *segment; /* that the bytes are; NULL: none */
   struct slab *next;
 };
 
@@ -62,25 +70,31 @@ struct block_pool *block_pool_new(const struct model *model, const struct backen
   return pool;
 }
 
+static void slab_free(const struct block_pool *pool, const struct place *place, struct slab *slab) {
+  if (place->device != HOST)
+    pool->backend->memory->free(place->device, slab->bytes);
+  else if (pool->backend->unpin)
+    pool->backend->unpin(slab->bytes);
+  if (slab->segment)
+    segment_put(slab->segment);
+  else if (place->device == HOST)
+    free(slab->bytes);
+  free(slab);
+}
+
 static void place_free(const struct block_pool *pool, struct place *place) {
-  struct slab *slab, *next_slab;
+  struct slab *next_slab;
   struct pooled *pooled, *next;
   for (uint32_t b = 0; b < pool->n_blocks; b++)
     for (pooled = place->lists[b]; pooled; pooled = next) {
       next = pooled->next;
-      if (!place->slabs)
+      if (pooled->is_alone)
         free(pooled->buffer.data);
       free(pooled);
     }
-  for (slab = place->slabs; slab; slab = next_slab) {
+  for (struct slab *slab = place->slabs; slab; slab = next_slab) {
     next_slab = slab->next;
-    if (place->device != HOST)
-      pool->backend->memory->free(place->device, slab->bytes);
-    else {
-      pool->backend->unpin(slab->bytes);
-      free(slab->bytes);
-    }
-    free(slab);
+    slab_free(pool, place, slab);
   }
   free(place->lists);
   free(place);
@@ -116,6 +130,7 @@ static void on_release(struct buffer *buffer) {
   struct pooled *pooled = (struct pooled *)buffer;
   struct block_pool *pool = pooled->pool;
   struct pooled **list = &pooled->place->lists[pooled->block];
+  shared_renew(buffer);
   pthread_mutex_lock(&pool->lock);
   pooled->next = *list;
   *list = pooled;
@@ -123,59 +138,99 @@ static void on_release(struct buffer *buffer) {
   pool_unlock(pool);
 }
 
+/* Host memory that servers can read, if there is any. */
+static bool segment_make(struct place *place, struct slab *slab) {
+  struct err err = ERR_NONE;
+  if (place->has_no_segment || !segment_is_on() || slab->size > SEGMENT_BYTES_MAX)
+    return false;
+  place->has_no_segment = segment_new(slab->size, &slab->segment, &err) != ERR_OK;
+  if (place->has_no_segment) {
+    log_event(LOG_INFO, "worker", "no_segments", "code=%s error=\"%s\": gradients go by socket",
+              err_name(err.code), err.text);
+    return false;
+  }
+  slab->bytes = slab->segment->data;
+  slab->used = SEGMENT_HEADER_BYTES;
+  return true;
+}
+
 /* False when out of memory. */
 static bool slab_make(const struct block_pool *pool, struct place *place, struct slab *slab) {
   struct err err = ERR_NONE;
   void *bytes = NULL;
-  if (place->device != HOST)
+  if (place->device != HOST) {
     place->is_full = pool->backend->memory->new (place->device, slab->size, &bytes, &err) != ERR_OK;
-  else if ((bytes = backend_pages_new(slab->size)))
-    pool->backend->pin(bytes, slab->size);
+    slab->bytes = bytes;
+  } else if (!segment_make(place, slab) && pool->backend->pin)
+    slab->bytes = backend_pages_new(slab->size);
+  if (place->device == HOST && slab->bytes && pool->backend->pin)
+    pool->backend->pin(slab->bytes, slab->size);
   if (place->is_full)
     log_event(LOG_WARN, "worker", "device_full", "code=%s error=\"%s\": gradients are added on the host",
               err_name(err.code), err.text);
-  slab->bytes = bytes;
-  return bytes != NULL;
+  return slab->bytes != NULL;
 }
 
+/* A quarter more each time: a segment takes a descriptor, and what is pinned is taken whether it is used or
+ * not. */
 static struct slab *slab_new_locked(struct block_pool *pool, struct place *place, size_t size_bytes) {
   struct slab *slab = mem_new(sizeof *slab);
-  slab->size = size_bytes > SLAB_BYTES ? size_bytes : SLAB_BYTES;
+  size_t least = size_bytes + SEGMENT_HEADER_BYTES, usual = place->slabs_bytes / 4;
+  usual = usual < SEGMENT_BYTES_MAX ? usual : SEGMENT_BYTES_MAX;
+  usual = usual > SLAB_BYTES ? usual : SLAB_BYTES;
+  slab->size = least > usual ? least : usual;
   if (place->is_full || !slab_make(pool, place, slab)) {
     free(slab);
     return NULL;
   }
   slab->next = place->slabs;
   place->slabs = slab;
+  place->slabs_bytes += slab->size;
   return slab;
 }
 
-/* NULL when out of memory. */
-static void *bytes_new_locked(struct block_pool *pool, struct place *place, size_t size_bytes) {
-  size_t rounded = (size_bytes + ALIGN - 1) / ALIGN * ALIGN;
+/* Bytes of the slab, whose turn lies before them in a segment. */
+static void bytes_cut(struct slab *slab, size_t size_bytes, struct pooled *pooled) {
+  struct shared_cut cut = {slab->segment, slab->used};
+  if (slab->segment) {
+    pooled->buffer.data = shared_cut_take(&cut, size_bytes, &pooled->shared);
+    pooled->buffer.place = &pooled->shared;
+    CHECK(pooled->buffer.data);
+    slab->used = cut.used_bytes;
+    return;
+  }
+  pooled->buffer.data = slab->bytes + slab->used;
+  slab->used += size_bytes;
+}
+
+/* False when out of memory. */
+static bool bytes_new_locked(struct block_pool *pool, struct place *place, size_t size_bytes,
+                             struct pooled *pooled) {
+  size_t rounded = (size_bytes + ALIGN - 1) / ALIGN * ALIGN, taken = shared_bytes_of(rounded);
   struct slab *slab = place->slabs;
-  if (place->device == HOST && !pool->backend->pin)
-    return aligned_alloc(ALIGN, rounded);
-  if (!slab || slab->size - slab->used < rounded)
-    slab = slab_new_locked(pool, place, rounded);
-  if (!slab)
-    return NULL;
-  slab->used += rounded;
-  return slab->bytes + slab->used - rounded;
+  if (!slab || slab->size - slab->used < taken)
+    slab = slab_new_locked(pool, place, taken);
+  if (slab) {
+    bytes_cut(slab, rounded, pooled);
+    return true;
+  }
+  pooled->is_alone = place->device == HOST && !pool->backend->pin;
+  if (pooled->is_alone)
+    pooled->buffer.data = aligned_alloc(ALIGN, rounded);
+  return pooled->buffer.data != NULL;
 }
 
 static struct pooled *pooled_new_locked(struct block_pool *pool, struct place *place, uint32_t block) {
   size_t size_bytes = pool->model->blocks[block].elems * sizeof(float);
-  void *bytes = bytes_new_locked(pool, place, size_bytes);
-  struct pooled *pooled;
-  if (!bytes)
-    return NULL;
-  pooled = mem_new(sizeof *pooled);
-  pooled->buffer = (struct buffer){.data = bytes, .size_bytes = size_bytes, .release = on_release};
+  struct pooled *pooled = mem_new(sizeof *pooled);
+  pooled->buffer = (struct buffer){.size_bytes = size_bytes, .release = on_release};
   pooled->pool = pool;
   pooled->place = place;
   pooled->block = block;
-  return pooled;
+  if (bytes_new_locked(pool, place, size_bytes, pooled))
+    return pooled;
+  free(pooled);
+  return NULL;
 }
 
 static struct place *place_of_locked(struct block_pool *pool, int device) {

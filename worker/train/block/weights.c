@@ -197,6 +197,11 @@ float *weights_claim(struct weights *weights, uint64_t version, uint32_t block) 
   return weights_landing(weights, set, block);
 }
 
+void weights_unclaim(struct weights *weights, uint32_t block) {
+  CHECK(weights->next->blocks[block] == BLOCK_CLAIMED);
+  weights->next->blocks[block] = BLOCK_EMPTY;
+}
+
 void weights_land(struct weights *weights, uint32_t block) {
   CHECK(weights->next->blocks[block] == BLOCK_CLAIMED);
   weights->next->blocks[block] = BLOCK_LANDED;

@@ -78,6 +78,8 @@ void weights_open_next(struct weights *weights, uint64_t version, bool is_on_dev
    weights_fill, when they were written to weights_place. NULL: they are not wanted, because the version is
    another or they have come before. */
 float *weights_claim(struct weights *weights, uint64_t version, uint32_t block);
+/* The claimed block has not come after all: it may be claimed again. */
+void weights_unclaim(struct weights *weights, uint32_t block);
 /* The claimed block is in host memory. It counts as filled, unless executions read it on a device. */
 void weights_land(struct weights *weights, uint32_t block);
 /* The block is where executions read it. */

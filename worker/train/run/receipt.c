@@ -21,9 +21,18 @@ static void take_version(struct run *run, uint64_t version) {
   pthread_mutex_unlock(&run->lock);
 }
 
+/* The server has moved on while we copied: it has dropped the version. */
+static void give_up_place(struct run *run, const struct transfer_item *item, const struct err *err) {
+  pthread_mutex_lock(&run->lock);
+  weights_unclaim(run->weights, item->block);
+  pthread_mutex_unlock(&run->lock);
+  receipt_failed(run, item, err);
+}
+
 void receipt_received(void *user, const struct transfer_item *item, uint64_t version,
-                      const struct rpc_bytes *bytes) {
+                      const struct received *received) {
   struct run *run = user;
+  size_t size_bytes = received_bytes(received);
   float *place = NULL;
   struct err err;
   if (item->kind == TRANSFER_VERSIONS) {
@@ -31,21 +40,23 @@ void receipt_received(void *user, const struct transfer_item *item, uint64_t ver
     return;
   }
   pthread_mutex_lock(&run->lock);
-  run->totals.received_bytes += rpc_bytes_size(bytes);
-  metric_add(METRIC_WORKER_RECEIVED, rpc_bytes_size(bytes));
+  run->totals.received_bytes += size_bytes;
+  metric_add(METRIC_WORKER_RECEIVED, size_bytes);
   if (version != mode_answer(&run->mode, item->version, version) ||
-      rpc_bytes_size(bytes) != run->block_elems[item->block] * sizeof(float)) {
+      size_bytes != run->block_elems[item->block] * sizeof(float)) {
     err_set(&err, ERR_CORRUPT, "%s answered block %u with version %llu in %zu bytes, expected %llu in %zu",
             transfers_address(run->transfers, item->server), item->block, (unsigned long long)version,
-            rpc_bytes_size(bytes), (unsigned long long)item->version,
-            run->block_elems[item->block] * sizeof(float));
+            size_bytes, (unsigned long long)item->version, run->block_elems[item->block] * sizeof(float));
     run_fail_locked(run, &err, false);
   } else
     place = steps_claim_block(run, version, item->block);
   pthread_mutex_unlock(&run->lock);
   if (!place)
     return;
-  rpc_bytes_copy(bytes, place);
+  if (received_copy(received, place, &err)) {
+    give_up_place(run, item, &err);
+    return;
+  }
   pthread_mutex_lock(&run->lock);
   steps_landed(run, item->block);
   pthread_mutex_unlock(&run->lock);

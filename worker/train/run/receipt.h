@@ -8,7 +8,7 @@
 /* A block is copied once, from the received bytes to its place among the weights. A server's version counts
    for the one that the run begins at. A block of another version or size than was asked for fails the run. */
 void receipt_received(void *user, const struct transfer_item *item, uint64_t version,
-                      const struct rpc_bytes *bytes);
+                      const struct received *received);
 
 /* A refusal. The run begins anew where the server is elsewhere in it; any other refusal fails the run. */
 void receipt_failed(void *user, const struct transfer_item *item, const struct err *err);

@@ -24,6 +24,11 @@ void server_link_init(struct server_link *link, const Weir__Endpoint *server) {
   link_reach_begin(&link->reach, link->options->silent_ms, link->options->unreached_ms, clock_now_ns());
   pthread_mutex_init(&link->lock, NULL);
   pthread_cond_init(&link->changed, NULL);
+  link->share = (struct link_share){.options = link->options,
+                                    .channel = link->question.channel,
+                                    .note = link->note,
+                                    .transfers = link->transfers};
+  link_share_begin(&link->share);
 }
 
 static void list_append(struct transfer_list *list, struct transfer *transfer) {
@@ -75,6 +80,7 @@ void server_link_fini(struct server_link *link) {
   while (link->outstanding > 0)
     pthread_cond_wait(&link->changed, &link->lock);
   pthread_mutex_unlock(&link->lock);
+  link_share_end(&link->share);
   for (int i = 0; i < LINK_CHANNELS; i++)
     rpc_channel_close(link->channels[i]);
   rpc_channel_close(link->question.channel);
@@ -165,9 +171,9 @@ static void link_leave_locked(struct transfer *transfer) {
 }
 
 /* True if the server has the part, and the version is to be pulled. */
-static bool transfer_put_off_locked(struct transfer *transfer, const struct rpc_bytes *bytes) {
+static bool transfer_put_off_locked(struct transfer *transfer, const struct received *received) {
   struct server_link *link = transfer->link;
-  if (link->is_stopping || !transfer_is_put_off(transfer, bytes))
+  if (link->is_stopping || !transfer_is_put_off(transfer, received))
     return false;
   transfer->is_taken = true;
   transfer->attempt = 0;
@@ -175,9 +181,9 @@ static bool transfer_put_off_locked(struct transfer *transfer, const struct rpc_
   return true;
 }
 
-static void on_done(struct rpc_request *request, const struct err *err, const void *reply,
-                    struct rpc_bytes *bytes) {
-  struct transfer *transfer = (struct transfer *)request;
+/* What the call has brought, to its owner or to a call that follows it. True if there is one. */
+static bool transfer_answered(struct transfer *transfer, const struct err *err, const void *reply,
+                              const struct received *received) {
   struct server_link *link = transfer->link;
   const struct transfers_options *options = link->options;
   bool is_ok = err->code == ERR_OK, goes_on, is_stopping;
@@ -186,17 +192,34 @@ static void on_done(struct rpc_request *request, const struct err *err, const vo
   link_leave_locked(transfer);
   is_stopping = link->is_stopping;
   link_ended_locked(link, err);
-  goes_on = is_ok ? transfer_put_off_locked(transfer, bytes) : transfer_pause_locked(transfer, err);
+  goes_on = is_ok ? transfer_put_off_locked(transfer, received) : transfer_pause_locked(transfer, err);
   link_start_queued_locked(link);
   pthread_mutex_unlock(&link->lock);
   if (goes_on) /* no longer ours */
-    return;
+    return true;
   if (!is_stopping && is_ok && (transfer->item.kind != TRANSFER_PUSH || transfer->item.wait))
-    options->received(options->user, &transfer->item, transfer_reply_version(transfer, reply), bytes);
+    options->received(options->user, &transfer->item, transfer_reply_version(transfer, reply), received);
   else if (!is_stopping && !is_ok)
     options->failed(options->user, &transfer->item, err);
+  return false;
+}
+
+static void on_done(struct rpc_request *request, const struct err *err, const void *reply,
+                    struct rpc_bytes *bytes) {
+  struct transfer *transfer = (struct transfer *)request;
+  struct received received = {.bytes = bytes};
+  struct share *share = transfer->share;
+  struct err found = *err;
+  bool goes_on;
+  if (!err->code)
+    transfer_find_shared(transfer, reply, &received.shared, &found);
+  transfer->share = NULL;
+  goes_on = transfer_answered(transfer, &found, reply, &received);
   rpc_bytes_free(bytes);
-  transfer_end(transfer);
+  shared_bytes_put(&received.shared);
+  share_put(share);
+  if (!goes_on)
+    transfer_end(transfer);
 }
 
 /* What is sent next: first who was made to wait. */
@@ -225,6 +248,7 @@ static void link_start_queued_locked(struct server_link *link) {
     transfer->is_sending = transfer->is_started = true;
     transfer->request = (struct rpc_request){.on_sent = on_sent, .on_done = on_done};
     link->sending++;
+    transfer->share = link_share_get(&link->share, &transfer->share_id);
     transfer_send(transfer, link->options, link->channels[link->turn++ % LINK_CHANNELS]);
   }
 }
@@ -251,7 +275,7 @@ static void link_ask_locked(struct server_link *link) {
 uint64_t server_link_step(struct server_link *link, uint64_t now_ns, uint64_t away_ns) {
   struct transfer_list pauses;
   struct transfer *transfer;
-  uint64_t due_ns;
+  uint64_t due_ns, share_due_ns;
   pthread_mutex_lock(&link->lock);
   if (link_reach_look(&link->reach, now_ns, away_ns))
     link_ask_locked(link);
@@ -265,7 +289,8 @@ uint64_t server_link_step(struct server_link *link, uint64_t now_ns, uint64_t aw
   }
   link_start_queued_locked(link);
   pthread_mutex_unlock(&link->lock);
-  return due_ns;
+  share_due_ns = link_share_step(&link->share, now_ns);
+  return share_due_ns < due_ns ? share_due_ns : due_ns;
 }
 
 bool server_link_is_unreached(struct server_link *link, struct err *failure) {

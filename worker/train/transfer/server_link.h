@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "worker/train/transfer/link_reach.h"
+#include "worker/train/transfer/link_share.h"
 #include "worker/train/transfer/transfer.h"
 
 enum { LINK_CHANNELS = 2 };
@@ -28,6 +29,7 @@ struct server_link {
   void (*note)(struct transfers *transfers, uint64_t due_ns);
   struct transfers *transfers;
   char *id, *address;
+  struct link_share share;
   struct rpc_channel *channels[LINK_CHANNELS];
 
   pthread_mutex_t lock; /* what follows */

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "common/share/share.h"
 #include "parameters.pb-c.h"
 #include "worker/trace/trace.h"
 
@@ -12,8 +13,20 @@ bool transfer_is_pull(const struct transfer *transfer) {
   return transfer->item.kind == TRANSFER_PULL || transfer->is_taken;
 }
 
-bool transfer_is_put_off(const struct transfer *transfer, const struct rpc_bytes *bytes) {
-  return transfer->item.kind == TRANSFER_PUSH && transfer->item.wait && !transfer->is_taken && !bytes;
+bool transfer_is_put_off(const struct transfer *transfer, const struct received *received) {
+  return transfer->item.kind == TRANSFER_PUSH && transfer->item.wait && !transfer->is_taken &&
+         received_bytes(received) == 0;
+}
+
+size_t received_bytes(const struct received *received) {
+  return received->bytes ? rpc_bytes_size(received->bytes) : received->shared.size_bytes;
+}
+
+int received_copy(const struct received *received, void *out, struct err *err) {
+  if (received->shared.segment)
+    return shared_bytes_copy(&received->shared, out, err);
+  rpc_bytes_copy(received->bytes, out);
+  return 0;
 }
 
 static void transfer_push(struct transfer *transfer, const struct transfers_options *options,
@@ -21,6 +34,8 @@ static void transfer_push(struct transfer *transfer, const struct transfers_opti
   const struct transfer_item *item = &transfer->item;
   struct rpc_payload payload = {item->buffer, 0, item->buffer->size_bytes};
   Weir__PushRequest push = WEIR__PUSH_REQUEST__INIT;
+  Weir__SharedBytes shared = WEIR__SHARED_BYTES__INIT;
+  bool is_shared = share_name(transfer->share, item->buffer, &shared);
   push.run = (char *)options->run;
   push.incarnation = options->incarnation;
   push.step = item->step;
@@ -31,8 +46,11 @@ static void transfer_push(struct transfer *transfer, const struct transfers_opti
   push.wait = transfer->is_parked;
   push.worker = transfer->sender.worker;
   push.view = transfer->sender.view;
+  push.share = transfer->share_id;
+  push.shared = is_shared ? &shared : NULL;
   rpc_request_start(&transfer->request, channel,
-                    &(struct rpc_question){RPC_PUSH, &push, push.wait ? -1 : ACK_DEADLINE_MS}, &payload);
+                    &(struct rpc_question){RPC_PUSH, &push, push.wait ? -1 : ACK_DEADLINE_MS},
+                    is_shared ? NULL : &payload);
 }
 
 static void transfer_pull(struct transfer *transfer, const struct transfers_options *options,
@@ -42,6 +60,7 @@ static void transfer_pull(struct transfer *transfer, const struct transfers_opti
   pull.incarnation = options->incarnation;
   pull.block = transfer->item.block;
   pull.version = transfer->item.version;
+  pull.share = transfer->share_id;
   rpc_request_start(&transfer->request, channel, &(struct rpc_question){RPC_PULL, &pull, -1}, NULL);
 }
 
@@ -73,6 +92,24 @@ uint64_t transfer_reply_version(const struct transfer *transfer, const void *rep
   if (transfer->item.kind == TRANSFER_PUSH)
     return ((const Weir__PushReply *)reply)->version;
   return ((const Weir__VersionsReply *)reply)->lowest;
+}
+
+int transfer_find_shared(const struct transfer *transfer, const void *reply, struct shared_bytes *shared,
+                         struct err *err) {
+  const Weir__SharedBytes *name = NULL;
+  if (transfer_is_pull(transfer))
+    name = ((const Weir__PullReply *)reply)->shared;
+  else if (transfer->item.kind == TRANSFER_PUSH)
+    name = ((const Weir__PushReply *)reply)->shared;
+  *shared = (struct shared_bytes){0};
+  if (!name)
+    return 0;
+  if (!transfer->share)
+    err_set(err, ERR_CORRUPT, "the answer names shared memory, of which there is none");
+  else if (share_find(transfer->share, name, shared, err) == 0)
+    return 0;
+  err->code = ERR_CORRUPT;
+  return err->code;
 }
 
 static const char *trace_block(const struct transfer_item *item, char name[TRACE_BLOCK_SIZE]) {

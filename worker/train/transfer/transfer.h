@@ -6,6 +6,7 @@
 #include "worker/train/transfer/transfers.h"
 
 struct server_link;
+struct share;
 
 /* One item and the call that carries it now. Belongs to its link for good, whose lock holds. */
 struct transfer {
@@ -18,6 +19,9 @@ struct transfer {
   bool is_sending;       /* counts in the window */
   bool is_parked;        /* its call may wait for a version, and counts among those that do */
   bool is_taken;         /* a push whose part the server has: what is left is to pull the version */
+  struct share
+      *share; /* a reference, while a call is under way: what the call may name bytes in; NULL: nothing */
+  uint64_t share_id; /* the server's name for it; 0 without */
   int attempt;
   uint64_t due_ns;            /* while it pauses */
   uint64_t begin_ns, sent_ns; /* of the call, on the timeline; 0: tracing is off */
@@ -34,9 +38,14 @@ void transfer_send(struct transfer *transfer, const struct transfers_options *op
 void transfer_ask(struct rpc_request *request, const struct transfers_options *options,
                   struct rpc_channel *channel);
 
+/* The bytes that the answer names instead of bringing them; of no segment, if it names none. Errors: CORRUPT
+   for what no segment of the server's has. */
+int transfer_find_shared(const struct transfer *transfer, const void *reply, struct shared_bytes *shared,
+                         struct err *err);
+
 /* True if the answer says that the part of a push was taken, and that the version that it waits for is to be
    pulled. */
-bool transfer_is_put_off(const struct transfer *transfer, const struct rpc_bytes *bytes);
+bool transfer_is_put_off(const struct transfer *transfer, const struct received *received);
 
 /* The version that the reply to its call names. */
 uint64_t transfer_reply_version(const struct transfer *transfer, const void *reply);

@@ -37,6 +37,8 @@ struct transfers *transfers_new(const struct transfers_options *options) {
   transfers->options.ticket = transfers->ticket = mem_strdup(options->ticket ? options->ticket : "");
   transfers->sender = options->sender;
   transfers->due_ns = clock_now_ns();
+  pthread_mutex_init(&transfers->lock, NULL); /* links use them at once */
+  clock_condition_init(&transfers->changed);
   transfers->links = mem_new(options->n_servers * sizeof *transfers->links);
   for (uint32_t s = 0; s < options->n_servers; s++) {
     struct server_link *link = &transfers->links[s];
@@ -46,8 +48,6 @@ struct transfers *transfers_new(const struct transfers_options *options) {
     server_link_init(link, options->servers[s]);
   }
   transfers->unreached = mem_new(options->n_servers * sizeof *transfers->unreached);
-  pthread_mutex_init(&transfers->lock, NULL);
-  clock_condition_init(&transfers->changed);
   CHECK(pthread_create(&transfers->timer, NULL, timer_main, transfers) == 0);
   return transfers;
 }

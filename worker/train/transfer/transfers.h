@@ -3,7 +3,8 @@
    as parked_max wait for a version at a server, whatever the model's size: beyond them a push is answered
    when its part is taken, and its version is pulled when one of the others has been answered. A call that
    fails in passing is sent again until it succeeds or all is stopped. A server that has answered nothing for
-   two seconds is asked where it is. */
+   two seconds is asked where it is. With a server of this host blocks are not sent but named, in shared
+   memory. */
 #ifndef WEIR_WORKER_TRAIN_TRANSFER_TRANSFERS_H
 #define WEIR_WORKER_TRAIN_TRANSFER_TRANSFERS_H
 
@@ -11,6 +12,7 @@
 #include "common/agree/tree.h"
 #include "common/base/memory.h"
 #include "common/rpc/client.h"
+#include "common/share/shared.h"
 
 struct transfers;
 
@@ -28,6 +30,16 @@ struct transfer_item {
   bool wait;             /* push: the version is to come, with the reply or by a pull that follows it */
   struct buffer *buffer; /* push: all of it is sent; kept until `ended` */
 };
+
+/* What came of a block: received, or named in the memory of a server of this host. */
+struct received {
+  const struct rpc_bytes *bytes;
+  struct shared_bytes shared; /* in place of bytes */
+};
+
+size_t received_bytes(const struct received *received);
+/* Copies all of it. Errors: STALE where the server has given it up meanwhile: `out` counts for nothing. */
+int received_copy(const struct received *received, void *out, struct err *err);
 
 /* The servers that have answered nothing for six seconds, while calls failed. */
 struct transfers_unreached {
@@ -59,10 +71,10 @@ struct transfers_options {
   /* All on a queue's thread (`ended` also on the one that stops): they may lock but never wait for the
      network.
 
-     A block came, with a pull's reply or that of a push that waits, or a version alone (bytes are NULL).
-     bytes end with the callback. */
+     A block came, with a pull's reply or that of a push that waits, or a version alone (nothing is
+     received). It ends with the callback. */
   void (*received)(void *user, const struct transfer_item *item, uint64_t version,
-                   const struct rpc_bytes *bytes);
+                   const struct received *received);
   /* It failed for good: err is not retryable. `ended` follows. */
   void (*failed)(void *user, const struct transfer_item *item, const struct err *err);
   /* The last of each item, however it ended: the buffer is the caller's again. */

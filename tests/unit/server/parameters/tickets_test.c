@@ -72,7 +72,7 @@ static void a_ticket_of_the_run_opens_it(void **state) {
 
 /* No call sends a message: the answer does not wait for it. */
 static void calls_without_a_genuine_ticket_are_refused_before_their_message_comes(void **state) {
-  static const enum rpc_method_id methods[] = {RPC_PUSH, RPC_PULL, RPC_VERSIONS, RPC_SUMS};
+  static const enum rpc_method_id methods[] = {RPC_PUSH, RPC_PULL, RPC_VERSIONS, RPC_SHARE, RPC_SUMS};
   struct parameters_fixture f;
   char forged[TICKET_TEXT_SIZE];
   (void)state;
@@ -81,9 +81,9 @@ static void calls_without_a_genuine_ticket_are_refused_before_their_message_come
   load(&f, "other-1", other_key);
   strcpy(forged, ticket_of(key, "unit-1", 1, ""));
   forged[strlen(forged) - 1] ^= 1;
-  for (int m = 0; m < 4; m++) {
+  for (int m = 0; m < 5; m++) {
     const char *const tickets[] = {NULL, "nonsense", forged,
-                                   ticket_of(other_key, "unit-1", 1, m == 3 ? TICKET_SERVERS : "")};
+                                   ticket_of(other_key, "unit-1", 1, m == 4 ? TICKET_SERVERS : "")};
     for (int i = 0; i < 4; i++) {
       struct err err = call(&f, methods[m], tickets[i], NULL);
       assert_int_equal(err.code, ERR_DENIED);

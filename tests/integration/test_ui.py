@@ -240,6 +240,8 @@ def test_every_call_answers_for_a_cluster():
     with Folder() as folder, Cluster(folder) as cluster, Dashboard(cluster.address) as dashboard:
         folder.small_data(240, 48)
         spec = folder.small_spec(folder.model("mlp", "--hidden", 8, "--seed", 5), 2, 12, 4)
+        with open(spec, "a") as file:
+            file.write("priority: 0\n")
         hostile = weir("submit", hostile_spec(folder), "--coordinator", cluster.address).stdout.strip()
         failed = wait_for(
             lambda: (info := dashboard.get("run", run=hostile)).get("state") == "failed" and info, "the run to fail"
@@ -252,7 +254,8 @@ def test_every_call_answers_for_a_cluster():
             answers["run"] == answers["run"] | {"run": run, "step": 12, "steps": 12}
             and len(answers["run"]["weights_sha256"]) == 64
         )
-        assert answers["run"]["spec"]["train"]["seed"] == 3 and answers["run"]["spec"]["model"]["loss"] == "cross_entropy"
+        told = answers["run"]["spec"]
+        assert told["priority"] == 0 and told["train"]["seed"] == 3 and told["model"]["loss"] == "cross_entropy", told
         assert answers["sweeps"] == {}
         rows = {row["run"]: row for row in answers["overview"]["runs"]}
         assert (

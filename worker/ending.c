@@ -7,7 +7,7 @@
 
 #include "common/base/log.h"
 #include "common/base/memory.h"
-#include "worker/trace/trace.h"
+#include "common/trace/trace.h"
 #include "worker/train/run.h"
 
 /* A run that is to end. */

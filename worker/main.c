@@ -15,7 +15,7 @@
 #include "common/rpc/address.h"
 #include "common/share/segment.h"
 #include "worker/help.h"
-#include "worker/trace/trace.h"
+#include "common/trace/trace.h"
 #include "worker/worker.h"
 
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2, THREADS_MAX = 1024 };

@@ -16,11 +16,11 @@
 #include "common/base/memory.h"
 #include "common/base/message.h"
 #include "common/http/metrics_page.h"
+#include "common/orders/trace_order.h"
 #include "common/rpc/member.h"
 #include "worker/collective/host.h"
 #include "worker/hosting.h"
 #include "worker/peers.h"
-#include "worker/trace/trace.h"
 
 enum { RPC_THREADS = 2, LEAVE_MS = 5000 };
 
@@ -337,6 +337,9 @@ static void worker_obey(struct worker *worker, const Weir__Order *order) {
     break;
   case WEIR__ORDER__BODY_DRAIN:
     worker_drain(worker);
+    break;
+  case WEIR__ORDER__BODY_TRACE:
+    member_trace(worker->member, order->trace);
     break;
   default:
     log_event(LOG_WARN, "worker", "order_unknown", "body=%d", (int)order->body_case);

@@ -8,7 +8,9 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/orders/trace_order.h"
 #include "common/rpc/member.h"
+#include "common/trace/trace.h"
 #include "server/parameters/load/run_loader.h"
 #include "server/parameters/watcher.h"
 
@@ -88,6 +90,7 @@ void link_stop(struct link *link) {
   pthread_mutex_unlock(&link->lock);
   run_loader_stop(link->loader);
   member_stop(member); /* no order comes any more */
+  trace_close();
   watcher_stop(link->watcher);
   run_table_remove(link->options.runs, NULL, "the server is stopping");
   sums_client_stop(link->sums_client);
@@ -404,6 +407,15 @@ static void link_obey_drain(struct link *link) {
   pthread_mutex_unlock(&link->lock);
 }
 
+static void link_obey_trace(struct link *link, const Weir__Trace *order) {
+  struct member *member;
+  pthread_mutex_lock(&link->lock);
+  member = link->member;
+  pthread_mutex_unlock(&link->lock);
+  if (member) /* lives while its order is obeyed */
+    member_trace(member, order);
+}
+
 static void link_on_order(void *user, const Weir__Order *order) {
   struct link *link = user;
   uint64_t membership = link->membership; /* which ends only after this callback */
@@ -422,6 +434,9 @@ static void link_on_order(void *user, const Weir__Order *order) {
     break;
   case WEIR__ORDER__BODY_DRAIN:
     link_obey_drain(link);
+    break;
+  case WEIR__ORDER__BODY_TRACE:
+    link_obey_trace(link, order->trace);
     break;
   case WEIR__ORDER__BODY_UNLOAD:
     link_obey_unload(link, order->unload);

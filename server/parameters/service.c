@@ -2,10 +2,15 @@
    hand over, and leave the arithmetic to the block's shard. */
 #include "server/parameters/service.h"
 
+#include <stdio.h>
+
 #include "common/base/log.h"
 #include "common/metrics/metric.h"
+#include "common/trace/trace.h"
 #include "parameters.pb-c.h"
 #include "server/parameters/service_share.h"
+
+enum { BLOCK_NAME_SIZE = 32 };
 
 static void service_refuse(struct rpc_call *rpc, const struct err *err) {
   log_event(LOG_DEBUG, "parameters", "refused", "peer=%s code=%s text=\"%s\"", rpc_call_peer(rpc),
@@ -123,7 +128,17 @@ static void service_hand_over(struct parameters_call *call, struct rpc_call *rpc
 static void service_push_arrived(struct job *job) {
   struct parameters_call *call =
       (struct parameters_call *)((char *)job - offsetof(struct parameters_call, arrival));
+  char name[BLOCK_NAME_SIZE];
+  struct trace_span span = {.category = "part", .name = name, .begin_ns = trace_now_ns()};
+  if (span.begin_ns) { /* the call may be over behind it */
+    snprintf(name, sizeof name, call->part.is_evaluation ? "evaluation %u" : "block %u", call->block->index);
+    span.step = call->part.step;
+    span.index = call->block->index;
+    span.run = call->run->trace_number;
+  }
   hosted_block_push(call->block, call);
+  span.end_ns = trace_now_ns();
+  trace_span(&span);
 }
 
 static void service_pull_arrived(struct job *job) {

@@ -22,7 +22,7 @@ WORKERS = {"Cluster/FetchLayout", "Cluster/FetchBatch", "Parameters/Push", "Para
 VIEWERS = {"Training/" + name for name in ("ListRuns", "GetRun", "Watch", "ListCheckpoints", "ListSweeps", "GetSweep", "ListWorkers",
                                            "ListServers", "GetOverview", "GetSeries", "GetModel", "GetPieces", "GetWeights", "GetLayout", "GetBatch")}
 SUBMITTERS = {"Training/" + name for name in ("Submit", "ForkRun", "Cancel", "Pause", "Stop", "SetRun", "Resume", "Verify",
-                                              "ExtendSweep", "DeleteSweep", "StopSweep")}
+                                              "ExtendSweep", "DeleteSweep", "StopSweep", "TraceRun")}
 OPERATORS = {"Training/" + name for name in ("DrainWorker", "DrainServer", "CollectGarbage", "ReadmitWorker")}
 EVERY = ANYBODY | MEMBERS | SERVERS | WORKERS | VIEWERS | SUBMITTERS | OPERATORS
 ALLOWED = {"coordinator": ANYBODY, "server": ANYBODY | MEMBERS | SERVERS, "worker": ANYBODY | MEMBERS | WORKERS, "all": EVERY, "store": ANYBODY,

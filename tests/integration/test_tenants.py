@@ -135,7 +135,7 @@ def submits(callers, method, hidden):
 HEALTH = ("grpc.health.v1.Health/Check", "grpc.health.v1.Health/Watch")
 REFLECTION = tuple(f"grpc.reflection.{version}.ServerReflection/ServerReflectionInfo" for version in ("v1", "v1alpha"))
 RUNS = ("GetRun", "Watch", "Cancel", "Pause", "Stop", "Resume", "ListCheckpoints", "Verify", "GetSeries", "GetModel", "GetPieces", "GetWeights",
-        "GetLayout", "GetBatch", "ForkRun", "CollectGarbage")
+        "GetLayout", "GetBatch", "TraceRun", "ForkRun", "CollectGarbage")
 SWEEPS = ("GetSweep", "ExtendSweep", "DeleteSweep", "StopSweep")
 # What each method does for somebody of another tenant. One that is not here fails the test.
 ROWS = {
@@ -173,7 +173,8 @@ def test_every_method_answers_what_is_another_tenants_as_what_is_not_there():
 
 
 # Of our commands those that name a run, with what stands behind it. Of the others nothing of it is in what they print.
-COMMANDS = {"status": (), "watch": (), "pause": (), "stop": (), "cancel": (), "set": ("priority=3",), "checkpoints": (), "verify": (), "eval": (), "logs": ()}
+COMMANDS = {"status": (), "watch": (), "pause": (), "stop": (), "cancel": (), "set": ("priority=3",), "checkpoints": (), "verify": (), "eval": (), "logs": (),
+            "trace": ()}
 OF_RUNS_THAT_ARE_OVER = {"resume": (), "fork": (), "gc": (), "export": ("-o", "out.safetensors")}
 SWEEP_COMMANDS = {"status": (), "watch": (), "best": (), "stop": (), "delete": (), "extend": ("budget.trials=99",),
                   "export": ("-o", "out.onnx"), "importance": ()}

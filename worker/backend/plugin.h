@@ -4,7 +4,7 @@
 
 #include "worker/backend/backend.h"
 #include "worker/collective/collective.h"
-#include "worker/trace/trace.h"
+#include "common/trace/trace.h"
 
 /* PLUGIN_ABI grows whenever what the two sides share changes. Besides, both must be of one build: WEIR_BUILD
    of build_id.h. */

@@ -11,7 +11,7 @@
 #include "worker/backend/memory.h"
 #include "worker/data/mixing.h"
 #include "worker/data/sampler.h"
-#include "worker/trace/trace.h"
+#include "common/trace/trace.h"
 
 static const uint64_t STREAM_MIXING = UINT64_MAX - 1;
 

@@ -5,6 +5,7 @@
 #include "common/agree/spec_program.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
+#include "common/trace/trace.h"
 #include "worker/train/run.h"
 #include "worker/train/run/run_state.h"
 
@@ -73,6 +74,7 @@ bool run_become(struct run *run, const Weir__LoadRun *load, struct rpc_channel *
   if (fits) {
     log_event(LOG_INFO, "worker", "becomes", "run=%s is=%s", load->run, run->load->run);
     forget_locked(run, load, &plan);
+    trace_run_become(run->trace_number, load->run);
   }
   pthread_mutex_unlock(&run->lock);
   return fits && run_tell_again(run, load, coordinator);

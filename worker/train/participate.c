@@ -189,6 +189,7 @@ static void run_ask_versions_locked(struct run *run) {
                                       .servers = view->servers,
                                       .n_servers = (uint32_t)view->n_servers,
                                       .parked_max = run->options.parked_max,
+                                      .trace_number = run->trace_number,
                                       .question_ms = run->options.question_ms,
                                       .silent_ms = run->options.silent_ms,
                                       .unreached_ms = run->options.unreached_ms,

@@ -10,7 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
-#include "worker/trace/trace.h"
+#include "common/trace/trace.h"
 #include "worker/train/executor/edges.h"
 #include "worker/train/group/meet.h"
 #include "worker/train/group/relay.h"
@@ -263,7 +263,7 @@ static void *run_main(void *argument) {
   bool is_bad_input = false;
   uint64_t begin_ns = trace_now_ns();
   float_setting_require("run");
-  run->trace_number = trace_run_begin();
+  run->trace_number = trace_run_begin(run->load->run);
   trace_thread("run", run->trace_number);
   run_load(run, &is_bad_input, &err);
   trace_span(&(struct trace_span){.category = "load",

@@ -258,3 +258,22 @@ void coordinator_list_runs(const struct coordinator *coordinator, const struct v
     coordinator_info_fill(coordinator, coordinator->runs[i], now_ms, info);
   }
 }
+
+static struct run_member run_member(const struct member *member) {
+  return (struct run_member){member->key, member->id, member->host};
+}
+
+int coordinator_list_run_members(const struct coordinator *coordinator, const char *id, struct arena *arena,
+                                 struct run_member **members) {
+  const struct run *run = coordinator_run(coordinator, id);
+  int n = 0;
+  if (!run)
+    return 0;
+  *members = arena_new(arena, (size_t)(run->n_seats + run->n_servers) * sizeof **members);
+  for (int i = 0; i < run->n_seats; i++)
+    (*members)[n++] = run_member(run->seats[i]->worker);
+  for (int i = 0; i < run->n_servers; i++)
+    if (run->servers[i].member)
+      (*members)[n++] = run_member(run->servers[i].member);
+  return n;
+}

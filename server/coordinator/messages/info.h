@@ -78,6 +78,14 @@ int coordinator_check_hold(const struct coordinator *coordinator, const char *id
 bool coordinator_list_checkpoints(const struct coordinator *coordinator, const char *id, struct arena *arena,
                                   Weir__ListCheckpointsReply *reply);
 
+/* Workers and servers that have a part in the run, and are here. */
+struct run_member {
+  uint64_t key;
+  const char *id, *host;
+};
+int coordinator_list_run_members(const struct coordinator *coordinator, const char *id, struct arena *arena,
+                                 struct run_member **members);
+
 /* Lists of what the viewer sees, in the order of submission or joining, built in the arena. */
 void coordinator_list_runs(const struct coordinator *coordinator, const struct viewer *viewer,
                            uint64_t now_ms, struct arena *arena, Weir__ListRunsReply *reply);

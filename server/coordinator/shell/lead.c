@@ -276,6 +276,7 @@ void shell_let_go(struct coordinator_service *shell, const char *why) {
   shell->is_stopping = true;
   set_standing(shell, false, true, why);
   shell_close_watches(shell, why);
+  shell_close_trace(shell, why);
   shell_close_wishes(shell, why);
   shell_close_forks(shell, why);
   shell_sweeps_stop(shell, why);

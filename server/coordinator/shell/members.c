@@ -134,6 +134,9 @@ static void link_take(struct link *link, const Weir__MemberMessage *message) {
     link->shell->links = link;
     event.kind = EVENT_MEMBER_JOINED;
     event.hello = &hello;
+  } else if (message->body_case == WEIR__MEMBER_MESSAGE__BODY_TRACED) {
+    shell_traced(link->shell, link->key, message->traced);
+    return;
   } else {
     event.kind = EVENT_MEMBER_MESSAGE;
     event.message = message;
@@ -149,6 +152,7 @@ static void link_finish(struct link *link, enum err_code code, const char *reaso
   if (*at)
     *at = link->next;
   link->is_finished = true;
+  shell_trace_left(link->shell, link->key);
   rpc_call_fail(link->call, code, "%s", reason);
 }
 

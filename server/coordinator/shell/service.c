@@ -162,6 +162,7 @@ static int event_loop_turn(void *user) {
   shell_sweeps_turn(shell, is_tick);
   shell_wishes_turn(shell, now_ms);
   shell_forks_turn(shell, now_ms);
+  shell_trace_turn(shell);
   return shell_pump_watches(shell) ? BEHIND_MS : TICK_MS;
 }
 
@@ -292,6 +293,7 @@ static const struct rpc_method training_methods[TRAINING_METHODS] = {
     {.id = RPC_LIST_SERVERS, .on_message = shell_list_servers_on_message},
     {.id = RPC_GET_OVERVIEW, .on_message = shell_get_overview_on_message},
     {.id = RPC_GET_SERIES, .on_message = shell_get_series_on_message},
+    {.id = RPC_TRACE_RUN, .on_message = shell_trace_on_message, .on_closed = shell_trace_on_closed},
     {.id = RPC_GET_MODEL, .on_message = shell_get_model_on_message},
     {.id = RPC_GET_PIECES,
      .on_message = shell_get_pieces_on_message,

@@ -11,7 +11,7 @@
    training.c  answers questions, those of /metrics too
    manage.c    does what people ask of runs and their checkpoints
    wishes.c    answers calls that change runs, once the store has it
-   watch.c     follows runs
+   watch.c     follows runs, and collects timelines of their members
    submit.c    takes new runs, submit_pieces.c their pieces
    fork.c      makes new runs of others' checkpoints, fork_wait.c waits for those that are still written
    download.c  sends models, pieces of them and weights
@@ -40,6 +40,7 @@
 #include "storage/identity.h"
 
 struct link;
+struct trace_call;
 struct watch;
 struct wish;
 struct drop_job;
@@ -51,7 +52,7 @@ struct saved_run;
 struct shell_sweep;
 struct upload;
 
-enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 30, RUN_ID_SIZE = 128 };
+enum { SHELL_TEXT_SIZE = 512, TRAINING_METHODS = 31, RUN_ID_SIZE = 128 };
 
 /* The model of a run that is not over. Those of one key are the same one. */
 struct live_model {
@@ -100,7 +101,9 @@ struct coordinator_service {
   struct coordinator_actions actions;
   struct link *links;
   struct watch *watches;
-  struct wish *wishes; /* calls that wait for the store */
+  struct trace_call *tracing; /* NULL: nobody traces a run */
+  uint64_t traces;            /* so far */
+  struct wish *wishes;        /* calls that wait for the store */
   int n_wishes;
   struct fork_wait *fork_waits; /* calls that wait for checkpoints */
   int n_fork_waits;
@@ -161,6 +164,13 @@ void shell_watch_on_message(struct rpc_call *call, const void *message, struct r
 void shell_watch_on_closed(struct rpc_call *call);
 bool shell_pump_watches(struct coordinator_service *shell); /* true: some could not take everything */
 void shell_close_watches(struct coordinator_service *shell, const char *why);
+void shell_trace_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
+void shell_trace_on_closed(struct rpc_call *call);
+/* What a member has captured; that it is no more. */
+void shell_traced(struct coordinator_service *shell, uint64_t key, const Weir__Traced *traced);
+void shell_trace_left(struct coordinator_service *shell, uint64_t key);
+void shell_trace_turn(struct coordinator_service *shell);
+void shell_close_trace(struct coordinator_service *shell, const char *why);
 
 /* submit.c */
 void shell_submit_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);

@@ -1,11 +1,14 @@
-/* Watchers of runs. Events are kept by the core, so a slow watcher costs nothing: it gets them when it has
-   read those before. */
+/* Watchers of runs, and who wants a timeline of one. Events are kept by the core, so a slow watcher costs
+   nothing: it gets them when it has read those before. */
 #include <stdlib.h>
 
+#include "common/base/clock.h"
+#include "common/trace/capture.h"
 #include "server/coordinator/messages/info.h"
 #include "server/coordinator/shell/shell.h"
+#include "server/coordinator/tracing/tracing.h"
 
-enum { EVENTS_WAITING_MAX = 512 };
+enum { EVENTS_WAITING_MAX = 512, TRACE_STEPS_MAX = 1000 };
 
 struct watch {
   struct coordinator_service *shell;
@@ -112,4 +115,159 @@ static void watch_finish(struct watch *watch, const struct err *err) {
   *at = watch->next;
   watch->is_finished = true;
   rpc_call_finish(watch->call, err);
+}
+
+/* A call for the timeline of a run. */
+struct trace_call {
+  struct coordinator_service *shell;
+  struct rpc_call *call;
+  struct task begun, closed;
+  char *run; /* what the client calls it; then its id */
+  uint64_t steps;
+  struct tracing *tracing;
+  bool is_finished;
+};
+
+static void trace_begun(struct task *task);
+static void trace_closed(struct task *task);
+
+void shell_trace_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  const Weir__TraceRequest *request = message;
+  struct trace_call *trace = mem_new(sizeof *trace);
+  rpc_bytes_free(bytes);
+  *trace = (struct trace_call){.shell = rpc_call_context(call),
+                               .call = call,
+                               .begun.run = trace_begun,
+                               .closed.run = trace_closed,
+                               .run = mem_strdup(request->run),
+                               .steps = request->steps};
+  if (task_offer(trace->shell->event_loop, &trace->begun)) {
+    rpc_call_set_user(call, trace);
+    return;
+  }
+  free(trace->run);
+  free(trace);
+  rpc_call_fail(call, ERR_BUSY, "the coordinator has too much to do");
+}
+
+void shell_trace_on_closed(struct rpc_call *call) {
+  struct trace_call *trace = rpc_call_user(call);
+  if (trace)
+    task_post(trace->shell->event_loop, &trace->closed);
+}
+
+static void trace_finish(struct trace_call *trace, const struct err *err) {
+  if (trace->shell->tracing == trace) {
+    trace->shell->tracing = NULL;
+    tracing_free(trace->tracing);
+  }
+  trace->is_finished = true;
+  rpc_call_finish(trace->call, err);
+}
+
+static void trace_closed(struct task *task) {
+  struct trace_call *trace = TASK_OWNER(task, struct trace_call, closed);
+  if (!trace->is_finished)
+    trace_finish(trace, NULL);
+  free(trace->run);
+  free(trace);
+}
+
+static struct tracing_now trace_now(const struct trace_call *trace) {
+  struct tracing_now now = {.now_ns = clock_now_ns()};
+  Weir__RunInfo info;
+  if (coordinator_run_info(trace->shell->core, trace->run, shell_now_ms(), &info)) {
+    now.step = info.step;
+    now.is_running = info.state == WEIR__RUN_STATE__RUNNING;
+  }
+  return now;
+}
+
+static void trace_order(void *user, uint64_t key, const Weir__Order *order) {
+  const struct trace_call *trace = user;
+  Weir__Order of_term = *order;
+  of_term.term = trace->shell->term;
+  shell_order(trace->shell, key, &of_term);
+}
+
+static void trace_send(void *user, const Weir__TraceChunk *chunk) {
+  const struct trace_call *trace = user;
+  rpc_call_send(trace->call, chunk, NULL); /* who is gone is about to be closed */
+}
+
+static void trace_start(struct trace_call *trace) {
+  struct coordinator_service *shell = trace->shell;
+  struct tracing_now now = trace_now(trace);
+  struct run_member *members;
+  struct arena arena;
+  char boot[TRACE_BOOT_SIZE];
+  struct tracing_options options = {.number = ++shell->traces + shell->term * 1000000,
+                                    .run = trace->run,
+                                    .boot = boot,
+                                    .steps = trace->steps,
+                                    .order = trace_order,
+                                    .send = trace_send,
+                                    .user = trace};
+  struct tracing_member *list;
+  trace_boot(boot);
+  arena_init(&arena);
+  options.n_members = coordinator_list_run_members(shell->core, trace->run, &arena, &members);
+  options.members = list = arena_new(&arena, (size_t)(options.n_members + 1) * sizeof *list);
+  for (int i = 0; i < options.n_members; i++)
+    list[i] = (struct tracing_member){members[i].key, members[i].id, members[i].host};
+  shell->tracing = trace;
+  trace->tracing = tracing_new(&options, &now);
+  arena_fini(&arena);
+}
+
+static void trace_begun(struct task *task) {
+  struct trace_call *trace = TASK_OWNER(task, struct trace_call, begun);
+  struct coordinator_service *shell = trace->shell;
+  struct err err = ERR_NONE;
+  const char *id;
+  if (shell_turns_away(shell, trace->call) || !(id = shell_find_run(shell, trace->call, trace->run))) {
+    trace->is_finished = true;
+    return;
+  }
+  free(trace->run);
+  trace->run = mem_strdup(id);
+  if (trace->steps < 1 || trace->steps > TRACE_STEPS_MAX)
+    err_set(&err, ERR_INVALID, "a trace is of 1 to %d steps", TRACE_STEPS_MAX);
+  else if (shell->tracing)
+    err_set(&err, ERR_BUSY, "another run is being traced: one is at a time");
+  else if (!trace_now(trace).is_running)
+    err_set(&err, ERR_INVALID, "run '%s' does not compute now: there is nothing to trace", id);
+  if (err.code)
+    trace_finish(trace, &err);
+  else
+    trace_start(trace);
+}
+
+void shell_traced(struct coordinator_service *shell, uint64_t key, const Weir__Traced *traced) {
+  struct tracing_now now;
+  if (!shell->tracing)
+    return;
+  now = trace_now(shell->tracing);
+  tracing_take(shell->tracing->tracing, key, traced, &now);
+}
+
+void shell_trace_left(struct coordinator_service *shell, uint64_t key) {
+  if (shell->tracing)
+    tracing_left(shell->tracing->tracing, key);
+}
+
+void shell_trace_turn(struct coordinator_service *shell) {
+  struct tracing_now now;
+  if (!shell->tracing)
+    return;
+  now = trace_now(shell->tracing);
+  if (tracing_turn(shell->tracing->tracing, &now))
+    trace_finish(shell->tracing, NULL);
+}
+
+void shell_close_trace(struct coordinator_service *shell, const char *why) {
+  struct err err;
+  err_set(&err, ERR_UNAVAILABLE, "%s", why);
+  if (shell->tracing)
+    trace_finish(shell->tracing, &err);
 }

@@ -5,6 +5,7 @@
 
 #include "common/optim/schedule.h"
 #include "common/optim/vector.h"
+#include "common/trace/trace.h"
 #include "server/parameters/block/average.h"
 #include "server/parameters/block/block.h"
 #include "server/parameters/run/run.h"
@@ -154,12 +155,20 @@ static void block_end_round(struct hosted_block *block) {
 static void block_make_version(struct hosted_block *block) {
   /* Asked once: a snapshot may let go of them meanwhile. */
   bool is_moved = hosted_block_slots_are_moved(block);
+  struct trace_span span = {.category = "apply",
+                            .name = "apply",
+                            .begin_ns = trace_now_ns(),
+                            .step = block->version,
+                            .index = block->index,
+                            .run = block->run->trace_number};
   block_optimize(block, is_moved);
   frozen_ranges_keep(&block->update.frozen, block->current->data, block->next->data);
   block_update_average(block, is_moved);
   block_move_slots(block, is_moved);
   block_end_round(block);
   block->update.phase = 0;
+  span.end_ns = trace_now_ns();
+  trace_span(&span);
   hosted_block_advance(block);
 }
 

@@ -10,6 +10,7 @@
 #include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/settle/spec_settle.h"
+#include "common/trace/trace.h"
 #include "server/parameters/load/initial.h"
 
 struct run_shard {
@@ -36,6 +37,7 @@ int hosted_run_new(const struct run_setup *setup, struct hosted_run **out, struc
   run->step_ns = clock_now_ns();
   pace_init(&run->pace, setup->order->step, run->step_ns);
   run->id = mem_strdup(setup->order->run);
+  run->trace_number = trace_run_begin(run->id);
   run->incarnation = setup->order->incarnation;
   run_tickets_init(&run->tickets);
   run_shares_init(&run->shares);
@@ -71,6 +73,7 @@ static void run_leave_shard(struct run_shard *shard) {
 }
 
 static void run_dispose(struct hosted_run *run) {
+  trace_run_end(run->trace_number);
   for (uint32_t b = 0; run->blocks && b < run->n_own; b++)
     hosted_block_fini(&run->blocks[b]);
   for (uint32_t s = 0; s < run->n_shards; s++)

@@ -27,6 +27,7 @@ struct traffic {
 
 struct hosted_run {
   char *id;
+  int trace_number; /* of trace_run_begin */
   uint64_t incarnation;
   Weir__RunSpec *spec;
   struct plan plan;

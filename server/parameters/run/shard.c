@@ -9,6 +9,7 @@
 #include "common/base/err.h"
 #include "common/base/memory.h"
 #include "common/metrics/metric.h"
+#include "common/trace/trace.h"
 
 /* Of each run. */
 enum { JOBS_MAX = 4096, JOB_BYTES_MAX = 128 * 1024 * 1024 };
@@ -117,6 +118,7 @@ static void *shard_main(void *argument) {
   struct shard *shard = argument;
   struct job *job;
   float_setting_require("shard");
+  trace_thread("shard", 0);
   pthread_mutex_lock(&shard->lock);
   while ((job = shard_wait_locked(shard))) {
     uint64_t begin_ns = clock_now_ns(), taken_ns;

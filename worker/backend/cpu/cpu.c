@@ -7,7 +7,7 @@
 #include "worker/backend/cpu/cpu.h"
 #include "worker/backend/cpu/product.h"
 #include "worker/backend/node.h"
-#include "worker/trace/trace.h"
+#include "common/trace/trace.h"
 
 #define KERNEL(symbol) extern const struct cpu_kernel cpu_##symbol;
 #include "worker/backend/cpu/kernel.def"

@@ -9,7 +9,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
-#include "worker/trace/trace.h"
+#include "common/trace/trace.h"
 
 enum { PIECES_MAX = 8, PAUSE_MS = 5, PAUSE_MS_MAX = 1000, LOG_ATTEMPTS = 8, UNREACHED_MS = 2000 };
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/agree/sum.h"
-#include "worker/trace/trace.h"
+#include "common/trace/trace.h"
 #include "worker/train/executor/executor.h"
 
 /* A block's part on its way through the reducer. */

@@ -6,7 +6,7 @@
 
 #include "common/base/clock.h"
 #include "common/metrics/metric.h"
-#include "worker/trace/trace.h"
+#include "common/trace/trace.h"
 #include "worker/train/executor/edges.h"
 
 static void *executor_main(void *argument);

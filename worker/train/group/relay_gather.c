@@ -4,7 +4,7 @@
 
 #include "common/agree/float_setting.h"
 #include "common/agree/sum.h"
-#include "worker/trace/trace.h"
+#include "common/trace/trace.h"
 #include "worker/train/group/relay_gather.h"
 #include "worker/train/run/steps.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "common/agree/float_setting.h"
-#include "worker/trace/trace.h"
+#include "common/trace/trace.h"
 #include "worker/train/group/relay_state.h"
 #include "worker/train/run/steps.h"
 

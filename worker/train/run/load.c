@@ -13,7 +13,7 @@
 #include "common/modes/mode.h"
 #include "model/stages/cuts.h"
 #include "worker/backend/plugin.h"
-#include "worker/trace/trace.h"
+#include "common/trace/trace.h"
 #include "worker/train/block/weights.h"
 #include "worker/train/run/load_memory.h"
 

@@ -131,7 +131,7 @@ static void on_sent(struct rpc_request *request) {
   link_sent_locked(transfer);
   link_start_queued_locked(link);
   pthread_mutex_unlock(&link->lock);
-  transfer_trace_sent(transfer);
+  transfer_trace_sent(transfer, link->options);
 }
 
 /* A call has ended: if it was answered, what was told of the server is told otherwise soon. */
@@ -187,7 +187,7 @@ static bool transfer_answered(struct transfer *transfer, const struct err *err, 
   struct server_link *link = transfer->link;
   const struct transfers_options *options = link->options;
   bool is_ok = err->code == ERR_OK, goes_on, is_stopping;
-  transfer_trace_answered(transfer);
+  transfer_trace_answered(transfer, options);
   pthread_mutex_lock(&link->lock);
   link_leave_locked(transfer);
   is_stopping = link->is_stopping;

@@ -5,7 +5,7 @@
 
 #include "common/share/share.h"
 #include "parameters.pb-c.h"
-#include "worker/trace/trace.h"
+#include "common/trace/trace.h"
 
 enum { TRACE_BLOCK_SIZE = 32, ACK_DEADLINE_MS = 60000 };
 
@@ -118,7 +118,7 @@ static const char *trace_block(const struct transfer_item *item, char name[TRACE
 }
 
 /* A part is shown while it is sent. */
-void transfer_trace_sent(struct transfer *transfer) {
+void transfer_trace_sent(struct transfer *transfer, const struct transfers_options *options) {
   const struct transfer_item *item = &transfer->item;
   char name[TRACE_BLOCK_SIZE];
   transfer->sent_ns = trace_now_ns();
@@ -129,11 +129,12 @@ void transfer_trace_sent(struct transfer *transfer) {
                                     .begin_ns = transfer->begin_ns,
                                     .end_ns = transfer->sent_ns,
                                     .step = item->step,
-                                    .index = item->block});
+                                    .index = item->block,
+                                    .run = options->trace_number});
 }
 
 /* And every call while it is parked, which one that carries nothing is at once. */
-void transfer_trace_answered(const struct transfer *transfer) {
+void transfer_trace_answered(const struct transfer *transfer, const struct transfers_options *options) {
   static const char *const categories[] = {
       [TRANSFER_PUSH] = "parked", [TRANSFER_PULL] = "pull", [TRANSFER_VERSIONS] = "question"};
   const struct transfer_item *item = &transfer->item;
@@ -144,5 +145,6 @@ void transfer_trace_answered(const struct transfer *transfer) {
                                   .begin_ns = transfer->sent_ns,
                                   .end_ns = trace_now_ns(),
                                   .step = item->kind == TRANSFER_PUSH ? item->step : item->version,
-                                  .index = item->block});
+                                  .index = item->block,
+                                  .run = options->trace_number});
 }

@@ -51,7 +51,7 @@ bool transfer_is_put_off(const struct transfer *transfer, const struct received 
 uint64_t transfer_reply_version(const struct transfer *transfer, const void *reply);
 
 /* The bytes of its call were written; the call has ended. */
-void transfer_trace_sent(struct transfer *transfer);
-void transfer_trace_answered(const struct transfer *transfer);
+void transfer_trace_sent(struct transfer *transfer, const struct transfers_options *options);
+void transfer_trace_answered(const struct transfer *transfer, const struct transfers_options *options);
 
 #endif

@@ -58,6 +58,7 @@ struct transfers_sender {
 struct transfers_options {
   struct rpc_client *client; /* outlives it */
   const char *run;           /* outlives it */
+  int trace_number;          /* of trace_run_begin */
   uint64_t incarnation;
   const char *ticket; /* of each call; copied; "" or NULL: none */
   struct transfers_sender sender;

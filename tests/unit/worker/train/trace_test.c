@@ -14,7 +14,8 @@
 #include "common/agree/float_setting.h"
 #include "common/base/clock.h"
 #include "common/base/memory.h"
-#include "worker/trace/trace_file.h"
+#include "common/trace/capture.h"
+#include "common/trace/trace_file.h"
 
 enum { THREADS = 4, SPANS = 10000 };
 
@@ -213,11 +214,11 @@ static void trace_executors(int runs[3]) {
 }
 
 static void threads_of_runs_beside_each_other_have_names_apart(void **state) {
-  int runs[] = {trace_run_begin(), trace_run_begin(), 0};
+  int runs[] = {trace_run_begin("a"), trace_run_begin("b"), 0};
   pid_t pid;
   (void)state;
   trace_run_end(runs[0]);
-  runs[2] = trace_run_begin();
+  runs[2] = trace_run_begin("c");
   assert_int_equal(runs[2], runs[0]);
   trace_run_end(runs[1]);
   trace_run_end(runs[2]);
@@ -250,6 +251,62 @@ static void a_timeline_that_is_closed_at_once_has_what_came_before(void **state)
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     assert_int_equal(lines_with("\"name\":\"short\""), 1);
   }
+}
+
+static void note(const char *name, int run) {
+  trace_span(&(struct trace_span){.category = "test",
+                                  .name = name,
+                                  .begin_ns = trace_now_ns(),
+                                  .end_ns = trace_now_ns(),
+                                  .index = -1,
+                                  .run = run});
+}
+
+/* A thread of the run that began before the capture, and goes on behind it. */
+static void *note_as_thread(void *run) {
+  trace_thread("executor 0", *(int *)run);
+  note("early", 0);
+  trace_capture_begin("mine-abcdef");
+  note("own", 0);
+  note("of another", *(int *)run + 1);
+  return NULL;
+}
+
+static void a_capture_has_what_is_done_for_one_run_from_then_on(void **state) {
+  int run = trace_run_begin("mine-abcdef"), other = trace_run_begin("other-abcdef");
+  pthread_t thread;
+  size_t size;
+  char *text;
+  (void)state;
+  assert_int_equal(other, run + 1);
+  assert_null(trace_capture_end(&size));
+  trace_thread("main", 0);
+  for (int time = 0; time < 2; time++) { /* a second one has nothing of the first */
+    assert_false(trace_is_on());
+    assert_int_equal(pthread_create(&thread, NULL, note_as_thread, &run), 0);
+    pthread_join(thread, NULL);
+    note("sent", run);
+    note("of none", 0);
+    text = trace_capture_end(&size);
+    assert_non_null(text);
+    assert_int_equal(strlen(text), size);
+    assert_memory_equal(text + size - 3, "}},\n" + 1, 3);
+    assert_non_null(strstr(text, "\"thread_name\",\"args\":{\"name\":\"executor 0\"}"));
+    assert_non_null(strstr(text, "\"name\":\"own\""));
+    assert_non_null(strstr(text, "\"name\":\"sent\""));
+    assert_null(strstr(strstr(text, "\"own\"") + 1, "\"own\""));
+    assert_null(strstr(text, "early"));
+    assert_null(strstr(text, "\"of "));
+    free(text);
+  }
+  trace_run_become(run, "heir-abcdef");
+  trace_capture_begin("heir-abcdef");
+  trace_run_end(other);
+  note("inherited", run);
+  text = trace_capture_end(&size);
+  assert_non_null(strstr(text, "inherited"));
+  free(text);
+  trace_run_end(run);
 }
 
 static struct { int spans, threads; } told;
@@ -306,6 +363,7 @@ int main(void) {
       cmocka_unit_test(spans_that_overlap_on_a_shared_row_get_lanes),
       cmocka_unit_test(files_of_before_are_kept),
       cmocka_unit_test(nothing_is_traced_before_it_is_asked_for),
+      cmocka_unit_test(a_capture_has_what_is_done_for_one_run_from_then_on),
       cmocka_unit_test(threads_of_runs_beside_each_other_have_names_apart),
       cmocka_unit_test(a_timeline_that_is_closed_at_once_has_what_came_before),
       cmocka_unit_test(threads_that_are_faster_than_the_writer_lose_nothing),

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "worker/backend/cuda/engine/program.h"
-#include "worker/trace/trace.h"
+#include "common/trace/trace.h"
 
 /* Marks of one segment: pairs of begin and end, in the order of enum cuda_mark. */
 struct marks {

@@ -1,8 +1,8 @@
-/* A timeline of a worker, in Chrome's trace format (chrome://tracing, ui.perfetto.dev): it shows what
-   overlaps what. It is off unless trace_open was called. When it is on, a call costs one copy into the
-   calling thread's own buffer. */
-#ifndef WEIR_WORKER_TRACE_TRACE_H
-#define WEIR_WORKER_TRACE_TRACE_H
+/* A timeline of a process, in Chrome's trace format (chrome://tracing, ui.perfetto.dev): it shows what
+   overlaps what. It is off unless it goes to a file (trace_open) or is captured for a while (capture.h). When
+   it is on, a call costs one copy into the calling thread's own buffer. */
+#ifndef WEIR_COMMON_TRACE_TRACE_H
+#define WEIR_COMMON_TRACE_TRACE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,9 +34,11 @@ uint64_t trace_now_ns(void);
    number behind the name. */
 void trace_thread(const char *name, int run);
 
-/* A number for a run whose threads begin: the lowest from 1 on that no other run has now. */
-int trace_run_begin(void);
-void trace_run_end(int run); /* its threads have ended */
+/* A number for a run whose threads begin: the lowest from 1 on that no other run has now. id: copied, and cut
+   to its last 63 bytes. */
+int trace_run_begin(const char *id);
+void trace_run_become(int run, const char *id); /* its threads go on with another run */
+void trace_run_end(int run);                    /* its threads have ended */
 
 /* What happened between two moments. */
 struct trace_span {
@@ -47,6 +49,7 @@ struct trace_span {
       end_ns;    /* as trace_now_ns gives them; begin_ns 0: tracing was off, and nothing is shown */
   uint64_t step; /* shown beside it, as is the index */
   int64_t index; /* -1: none */
+  int run;       /* of trace_run_begin; 0: that of the calling thread */
 };
 
 /* Puts it on the timeline. The name is copied and cut to 63 bytes. Any thread. */

@@ -1,7 +1,7 @@
 /* Chrome's trace events ("Trace Event Format"), as chrome://tracing and ui.perfetto.dev read them: complete
    events ("X") on numbered rows ("tid"), whose names are metadata ("M"). Spans of one row must lie within
    each other or apart. */
-#include "worker/trace/trace_file.h"
+#include "common/trace/trace_file.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -23,7 +23,9 @@ struct lanes {
 
 struct trace_file {
   FILE *stream;
-  char *path;
+  char *path; /* NULL: it is in memory: */
+  char *text;
+  size_t size, bytes_max;
   bool is_broken; /* logged: nothing is written any more */
   uint64_t spans, dropped;
   struct lanes lanes[TRACE_DOWN + 1]; /* of each kind */
@@ -58,6 +60,30 @@ struct trace_file *trace_file_open(const char *path, struct err *err) {
   return file;
 }
 
+struct trace_file *trace_file_open_memory(size_t bytes_max) {
+  struct trace_file *file = mem_new(sizeof *file);
+  file->bytes_max = bytes_max;
+  file->stream = open_memstream(&file->text, &file->size);
+  CHECK(file->stream);
+  return file;
+}
+
+static void file_free(struct trace_file *file) {
+  for (size_t i = 0; i < sizeof file->lanes / sizeof *file->lanes; i++)
+    free(file->lanes[i].busy_until_ns);
+  free(file->path);
+  free(file);
+}
+
+char *trace_file_take(struct trace_file *file, size_t *size) {
+  char *text;
+  fclose(file->stream);
+  text = file->text;
+  *size = file->size;
+  file_free(file);
+  return text;
+}
+
 /* What a worker did before it died is wanted most when it has been started again. */
 static void keep_former(const char *path) {
   struct stat former;
@@ -83,7 +109,7 @@ void trace_file_span(struct trace_file *file, int row, const struct trace_record
   char name[ESCAPED_SIZE];
   int on = span->row == TRACE_THREAD ? row : lane_take(file, span);
   uint64_t nanoseconds = span->end_ns > span->begin_ns ? span->end_ns - span->begin_ns : 0;
-  if (on < 0 || file->is_broken) {
+  if (on < 0 || file->is_broken || (!file->path && (size_t)ftell(file->stream) > file->bytes_max)) {
     file->dropped++;
     return;
   }
@@ -117,10 +143,7 @@ void trace_file_close(struct trace_file *file) {
     log_event(LOG_INFO, "worker", "traced", "file=\"%s\" spans=%llu dropped=%llu", file->path,
               (unsigned long long)file->spans, (unsigned long long)file->dropped);
   fclose(file->stream);
-  for (size_t i = 0; i < sizeof file->lanes / sizeof *file->lanes; i++)
-    free(file->lanes[i].busy_until_ns);
-  free(file->path);
-  free(file);
+  file_free(file);
 }
 
 static void write_name(struct trace_file *file, const char *what, int row, const char *name) {

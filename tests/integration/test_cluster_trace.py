@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""weir trace: one timeline of all members of a run, as the format of Chrome's trace events wants it."""
+import collections
+import json
+import re
+
+from harness import Cluster, Folder, main, wait_for, weir
+
+STEPS = 5
+KEYS = {"M": {"ph", "pid", "name", "args"}, "X": {"ph", "pid", "tid", "cat", "name", "ts", "dur", "args"},
+        "s": {"ph", "pid", "tid", "cat", "name", "ts", "id"}, "f": {"ph", "pid", "tid", "cat", "name", "ts", "id", "bp"}}
+
+
+def endless(folder):
+    folder.small_data(240, 60)
+    return folder.small_spec(folder.model("mlp", "--input", "1,28,28", "--hidden", "400", "--classes", "10"), 4, 1000000, 1000000)
+
+
+def assert_schema(timeline):
+    for event in timeline["traceEvents"]:
+        assert KEYS[event["ph"]] <= set(event), event
+        assert isinstance(event["pid"], int) and event.get("dur", 0) >= 0, event
+    assert timeline["displayTimeUnit"] == "ms"
+
+
+def assert_nested(events):
+    """On one row spans lie within each other or apart, or viewers draw nonsense."""
+    rows = collections.defaultdict(list)
+    for event in events:
+        if event["ph"] == "X":
+            rows[event["pid"], event["tid"]].append((round(event["ts"] * 1000), round((event["ts"] + event["dur"]) * 1000)))
+    for row in rows.values():
+        open_until = []
+        for begin, end in sorted(row, key=lambda span: (span[0], -span[1])):
+            while open_until and open_until[-1] <= begin + 1:  # a nanosecond may be lost in writing
+                open_until.pop()
+            assert not open_until or end <= open_until[-1] + 1, (begin, end, open_until)
+            open_until.append(end)
+
+
+def lies_in(arrow, span):
+    return (arrow["pid"], arrow["tid"]) == (span["pid"], span["tid"]) and span["ts"] <= arrow["ts"] <= span["ts"] + span["dur"]
+
+
+def test_pushes_of_all_workers_lead_to_the_updates_of_all_servers_on_one_clock():
+    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster:
+        run = weir("submit", endless(folder), "--coordinator", cluster.address).stdout.strip()
+        wait_for(lambda: cluster.json("status", run)["step"] > 3, "the first steps")
+        path = folder.file("trace.json")
+        said = weir("trace", run, "--steps", STEPS, "-o", path, "--coordinator", cluster.address).stdout
+        again = folder.file("again.json")
+        weir("trace", run, "--steps", 1, "-o", again, "--coordinator", cluster.address)
+        status = cluster.json("status", run)
+        weir("cancel", run, "--coordinator", cluster.address)
+        with open(path) as file:
+            timeline = json.load(file)
+        with open(again) as file:
+            later = json.load(file)
+        assert_schema(timeline)
+        assert_schema(later)
+        events, whose = timeline["traceEvents"], {}
+        assert_nested(events)
+        for event in events:
+            if event["name"] == "process_name":
+                whose[event["pid"]] = event["args"]["name"].split()[0]
+        assert sorted(whose.values()) == ["server-1", "server-2", "worker-1", "worker-2"], whose
+        first, end = (timeline["otherData"][key] for key in ("first_step", "end_step"))
+        spans = [event for event in events if event["ph"] == "X"]
+        assert end - first == STEPS and {span["args"]["step"] for span in spans} == set(range(first, end))
+        assert later["otherData"]["first_step"] >= end
+        assert set(timeline["otherData"]["clock_error_us"].values()) == {0}, "all is on one machine"
+        updates = [span for span in spans if span["cat"] == "apply"]
+        places = {(span["args"]["step"], span["args"]["index"]) for span in updates}
+        assert len(updates) == len(places) == STEPS * (status["blocks"] - 1), "each block but that of statistics once a step"
+        assert {whose[span["pid"]] for span in updates} == {"server-1", "server-2"}
+        assert {whose[span["pid"]] for span in spans if span["cat"] in ("part",)} == {"server-1", "server-2"}
+        assert {whose[span["pid"]] for span in spans if span["cat"] == "forward"} == {"worker-1", "worker-2"}
+        assert_joined(events, places, whose)
+        joined = len([event for event in events if event["ph"] == "s"])
+        assert re.fullmatch(rf"{path}: {STEPS} steps from {first} on, 4 members, {len(spans)} spans, {joined} pushes "
+                            r"joined to their update\n", said), said
+
+
+def assert_joined(events, places, whose):
+    """Each arrow begins in a push and ends in the update of the same block and step, which follows it."""
+    begins = {event["id"]: event for event in events if event["ph"] == "s"}
+    ends = {event["id"]: event for event in events if event["ph"] == "f"}
+    rows = collections.defaultdict(list)
+    for event in events:
+        if event["ph"] == "X" and event["cat"] in ("push", "apply"):
+            rows[event["pid"], event["tid"]].append(event)
+    assert set(begins) == set(ends) and begins
+    seen = set()
+    for number, begin in begins.items():
+        end = ends[number]
+        push = next(span for span in rows[begin["pid"], begin["tid"]] if lies_in(begin, span) and span["ts"] == begin["ts"])
+        update = next(span for span in rows[end["pid"], end["tid"]] if lies_in(end, span) and span["ts"] == end["ts"])
+        assert (push["cat"], update["cat"]) == ("push", "apply")
+        assert push["args"] == update["args"], (push, update)
+        assert whose[push["pid"]].startswith("worker") and whose[update["pid"]].startswith("server")
+        seen.add((push["args"]["step"], push["args"]["index"], whose[push["pid"]]))
+    assert {(step, index) for step, index, _ in seen} == places, "an update that no push leads to"
+    assert {worker for _, _, worker in seen} == {"worker-1", "worker-2"}
+    newest = {place: max(begin["ts"] for number, begin in begins.items()
+                         if ends[number]["ts"] == end["ts"] and ends[number]["pid"] == end["pid"])
+              for end in ends.values() for place in [(end["pid"], end["ts"])]}
+    assert all(begun < ts for (_, ts), begun in newest.items()), "an update before the push that completed it"
+
+
+def test_what_cannot_be_traced_is_refused_with_one_line():
+    with Folder() as folder, Cluster(folder, workers=0) as cluster:
+        run = weir("submit", endless(folder), "--coordinator", cluster.address).stdout.strip()
+        for arguments, text in (((run,), "does not compute now: there is nothing to trace"), (("nobody",), "no run 'nobody'"),
+                                ((run, "--steps", 0), "--steps"), ((run, "--steps", 1001), "--steps"), ((), "RUN")):
+            said = weir("trace", *arguments, "-o", folder.file("t.json"), "--coordinator", cluster.address, status=2).stderr
+            assert text in said and said.count("\n") == 1, said
+
+
+def test_a_member_that_dies_meanwhile_is_not_waited_for():
+    with Folder() as folder, Cluster(folder, servers=1, workers=2) as cluster:
+        run = weir("submit", endless(folder), "--coordinator", cluster.address).stdout.strip()
+        wait_for(lambda: cluster.json("status", run)["workers"] == 2 and cluster.json("status", run)["step"] > 3, "the first steps")
+        cluster.workers[1].send(9)
+        weir("trace", run, "--steps", 3, "-o", folder.file("t.json"), "--coordinator", cluster.address)
+        with open(folder.file("t.json")) as file:
+            assert_schema(json.load(file))
+        weir("cancel", run, "--coordinator", cluster.address)
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -180,12 +180,10 @@ static void a_part_that_is_named_counts_as_one_that_is_sent(void **state) {
   assert_true(after == before - 0.5f * (1 + 2 + 3 + 4 + 5 + 6));
 }
 
-/* The version's first element, as the server names it; false if it was sent. */
-static bool pull_shared(struct worker *worker, uint32_t block, uint64_t version, float *first) {
+/* Where the server names the version; false if it was sent. */
+static bool pull_name(struct worker *worker, uint32_t block, uint64_t version, struct shared_bytes *bytes) {
   Weir__PullRequest pull = WEIR__PULL_REQUEST__INIT;
-  struct shared_bytes bytes;
   struct err err = ERR_NONE;
-  float *copy = mem_new(block_elems[block] * sizeof *copy);
   void *reply;
   bool is_shared;
   pull.run = (char *)"unit-1";
@@ -196,16 +194,26 @@ static bool pull_shared(struct worker *worker, uint32_t block, uint64_t version,
   if (ask(worker, RPC_PULL, &pull, &reply, &err))
     fail_msg("%s", err.text);
   is_shared = ((const Weir__PullReply *)reply)->shared != NULL;
-  if (is_shared) {
-    assert_int_equal(share_find(worker->share, ((const Weir__PullReply *)reply)->shared, &bytes, &err), 0);
-    assert_int_equal(bytes.size_bytes, block_elems[block] * sizeof *copy);
-    assert_int_equal(shared_bytes_copy(&bytes, copy, &err), 0);
-    *first = copy[0];
-    shared_bytes_put(&bytes);
-  }
+  if (is_shared)
+    assert_int_equal(share_find(worker->share, ((const Weir__PullReply *)reply)->shared, bytes, &err), 0);
   message_free(reply);
-  free(copy);
   return is_shared;
+}
+
+/* The same with the version's first element. */
+static bool pull_shared(struct worker *worker, uint32_t block, uint64_t version, float *first) {
+  struct shared_bytes bytes;
+  struct err err;
+  float *copy;
+  if (!pull_name(worker, block, version, &bytes))
+    return false;
+  copy = mem_new(block_elems[block] * sizeof *copy);
+  assert_int_equal(bytes.size_bytes, block_elems[block] * sizeof *copy);
+  assert_int_equal(shared_bytes_copy(&bytes, copy, &err), 0);
+  *first = copy[0];
+  shared_bytes_put(&bytes);
+  free(copy);
+  return true;
 }
 
 static void versions_are_named_from_the_step_on_that_follows_the_first_named_part(void **state) {
@@ -223,6 +231,24 @@ static void versions_are_named_from_the_step_on_that_follows_the_first_named_par
     continue;
   pull_first_element(&worker->server, 0, 1, &sent);
   assert_true(named == sent);
+}
+
+/* Whoever copies it late learns that it has read the next but one. */
+static void a_version_that_is_dropped_is_named_no_more(void **state) {
+  struct worker *worker = *state;
+  float *copy = mem_new(block_elems[0] * sizeof *copy);
+  struct shared_bytes bytes;
+  struct err err;
+  push_shared(worker, 0, 0, 0, 1);
+  push_version(&worker->server, 0);
+  while (!pull_name(worker, 0, 1, &bytes))
+    continue;
+  push_version(&worker->server, 1);
+  assert_int_equal(shared_bytes_copy(&bytes, copy, &err), 0);
+  push_version(&worker->server, 2);
+  assert_int_equal(shared_bytes_copy(&bytes, copy, &err), ERR_STALE);
+  shared_bytes_put(&bytes);
+  free(copy);
 }
 
 static void what_is_named_wrongly_is_refused_and_the_server_lives_on(void **state) {
@@ -325,6 +351,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(a_part_that_is_named_counts_as_one_that_is_sent),
       TEST(versions_are_named_from_the_step_on_that_follows_the_first_named_part),
+      TEST(a_version_that_is_dropped_is_named_no_more),
       TEST(what_is_named_wrongly_is_refused_and_the_server_lives_on),
       TEST(a_part_that_its_worker_has_given_up_is_not_counted),
       TEST(a_wrong_message_ends_the_stream),

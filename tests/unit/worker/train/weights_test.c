@@ -10,6 +10,7 @@
 
 #include "common/agree/float_setting.h"
 #include "common/base/memory.h"
+#include "common/share/shared.h"
 #include "tests/support/worker/fake_device.h"
 #include "worker/train/block/block_pool.h"
 #include "worker/train/block/reducer.h"
@@ -296,6 +297,21 @@ static void the_pool_gives_the_same_buffer_again_unless_it_is_shared(void **stat
   block_pool_free(pool);
 }
 
+/* So that a server that reads it late learns that the gradient is another. */
+static void a_buffer_of_the_pool_that_is_given_back_is_another_turn(void **state) {
+  struct fixture *f = *state;
+  struct block_pool *pool = block_pool_new(&f->model, backend_find("ref"));
+  struct buffer *buffer = block_pool_take(pool, 1);
+  uint32_t turn;
+  assert_non_null(buffer->place);
+  turn = shared_turn(buffer->place);
+  block_pool_give(pool, 1, buffer);
+  assert_ptr_equal(block_pool_take(pool, 1), buffer);
+  assert_int_not_equal(shared_turn(buffer->place), turn);
+  block_pool_give(pool, 1, buffer);
+  block_pool_free(pool);
+}
+
 int main(void) {
   float_setting_apply();
   const struct CMUnitTest tests[] = {
@@ -312,6 +328,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(a_device_that_is_too_small_for_two_versions_keeps_none, setup,
                                       teardown),
       cmocka_unit_test_setup_teardown(the_pool_gives_the_same_buffer_again_unless_it_is_shared, setup,
+                                      teardown),
+      cmocka_unit_test_setup_teardown(a_buffer_of_the_pool_that_is_given_back_is_another_turn, setup,
                                       teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

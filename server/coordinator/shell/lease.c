@@ -52,7 +52,8 @@ static void *thread_main(void *argument);
 static bool wait_ms(struct lease *lease, int ms);
 static void try_to_take(struct lease *lease);
 static int lease_look(struct lease *lease, bool *is_free, uint64_t *last_term, struct err *err);
-static int lease_take(struct lease *lease, uint64_t last_term, struct err *err);
+static int lease_take(struct lease *lease, const struct term_record *old, uint64_t last_term,
+                      struct err *err);
 static void lease_renew(struct lease *lease);
 static void find_out(struct lease *lease);
 static void tell_deposed(struct lease *lease, uint64_t term);
@@ -146,13 +147,22 @@ static bool wait_ms(struct lease *lease, int ms) {
   return goes_on;
 }
 
+/* The term is read before the lease is looked at: whoever takes the lease in between makes it another one,
+   and ours is not written over it. */
 static void try_to_take(struct lease *lease) {
-  struct err err = ERR_NONE;
+  struct err err = ERR_NONE, term_err = ERR_NONE;
+  struct term_record term;
   uint64_t last_term = 0;
   bool is_free;
-  int rc = lease_look(lease, &is_free, &last_term, &err);
-  if (!rc && is_free)
-    rc = lease_take(lease, last_term, &err);
+  int rc;
+  read_term(lease, &term, &term_err);
+  rc = lease_look(lease, &is_free, &last_term, &err);
+  if (!rc && is_free && term_err.code) {
+    err = term_err;
+    rc = term_err.code;
+  } else if (!rc && is_free)
+    rc = lease_take(lease, &term, last_term, &err);
+  free(term.text);
   if (rc && rc != ERR_STALE) /* else another was faster */
     tell_waiting(lease, err.text);
 }
@@ -195,18 +205,14 @@ static int lease_look(struct lease *lease, bool *is_free, uint64_t *last_term, s
   return 0;
 }
 
-static int lease_take(struct lease *lease, uint64_t last_term, struct err *err) {
-  struct term_record record;
-  uint64_t term;
-  if (read_term(lease, &record, err))
-    return err->code;
-  term = (record.number > last_term ? record.number : last_term) + 1;
-  if (write_term(lease, term, &record, err) == 0) {
+static int lease_take(struct lease *lease, const struct term_record *old, uint64_t last_term,
+                      struct err *err) {
+  uint64_t term = (old->number > last_term ? old->number : last_term) + 1;
+  if (write_term(lease, term, old, err) == 0) {
     lease->term = term;
     write_lease(lease, err); /* it may fail: the term is ours, and the next renewal writes it */
     lease->is_leading = err->code != ERR_STALE;
   }
-  free(record.text);
   if (!lease->is_leading)
     return err->code;
   log_event(LOG_INFO, "coordinator", "leading", "term=%" PRIu64 " holder=\"%s\"", term, lease->holder);

@@ -71,8 +71,18 @@ static int flaky_write_record(struct store *store, const struct store_record *re
   return err_set(err, ERR_UNAVAILABLE, "store: the connection broke: it may or may not be written");
 }
 
+static bool is_held(struct flaky_store *flaky, const char *name) {
+  const char *held = __atomic_load_n(&flaky->held, __ATOMIC_ACQUIRE);
+  return held && strcmp(held, name) == 0;
+}
+
 static int flaky_get_record(struct store *store, const char *name, void **data, size_t *size,
                             struct err *err) {
+  struct flaky_store *flaky = (struct flaky_store *)store;
+  if (is_held(flaky, name))
+    __atomic_fetch_add(&flaky->n_held, 1, __ATOMIC_ACQ_REL);
+  while (is_held(flaky, name))
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
   FLAKY(get_record)(inner, name, data, size, err);
 }
 
@@ -103,6 +113,14 @@ void flaky_leave_at(struct store *store, const char *ending) {
 
 void flaky_hold_reads(struct store *store, bool holds) {
   __atomic_store_n(&((struct flaky_store *)store)->holds_reads, holds, __ATOMIC_RELEASE);
+}
+
+void flaky_hold_record(struct store *store, const char *name) {
+  __atomic_store_n(&((struct flaky_store *)store)->held, name, __ATOMIC_RELEASE);
+}
+
+int flaky_count_held(struct store *store) {
+  return __atomic_load_n(&((struct flaky_store *)store)->n_held, __ATOMIC_ACQUIRE);
 }
 
 int flaky_count_refused(struct store *store) {

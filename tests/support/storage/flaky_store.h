@@ -14,6 +14,8 @@ struct flaky_store {
   const char *last;    /* atomic: how the names of records end before which it goes away; NULL: none */
   int n_refused;       /* atomic: records that were not written because it is away, or refuses them */
   bool holds_reads;    /* atomic */
+  const char *held;    /* atomic: the name of a record whose reads wait; NULL: none */
+  int n_held;          /* atomic: reads that have waited for that, or wait */
   bool loses_answer;   /* the next record is written, but its writer gets ERR_UNAVAILABLE; then false again */
 };
 
@@ -34,6 +36,11 @@ void flaky_leave_at(struct store *store, const char *ending);
 
 /* Any thread. While reads of blocks are held they do not return. */
 void flaky_hold_reads(struct store *store, bool holds);
+
+/* Any thread. While reads of the record of this name are held they do not return, and then find what is there
+   by then; NULL: of none. name: the caller's, until another one is given. */
+void flaky_hold_record(struct store *store, const char *name);
+int flaky_count_held(struct store *store); /* reads that have been held so far */
 
 /* How many writes of a record failed because the store was away or refused the record. */
 int flaky_count_refused(struct store *store);

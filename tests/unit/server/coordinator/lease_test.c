@@ -94,8 +94,9 @@ static void on_deposed(void *user, const char *reason) {
   pthread_mutex_unlock(&holder->lock);
 }
 
-static void start(struct holder *holder, const char *name) {
+static void start_holding(struct holder *holder, const char *name, const char *held_record) {
   *holder = (struct holder){.store = flaky_store_new(store)};
+  flaky_hold_record(holder->store, held_record);
   pthread_mutex_init(&holder->lock, NULL);
   pthread_cond_init(&holder->changed, NULL);
   holder->lease = lease_start(&(struct lease_options){.store = holder->store,
@@ -108,6 +109,10 @@ static void start(struct holder *holder, const char *name) {
                                                       .on_emptied = on_emptied,
                                                       .on_deposed = on_deposed,
                                                       .user = holder});
+}
+
+static void start(struct holder *holder, const char *name) {
+  start_holding(holder, name, NULL);
 }
 
 static void stop(struct holder *holder) {
@@ -211,6 +216,24 @@ static void a_lease_that_is_renewed_is_not_taken(void **state) {
   expect_term("1");
   stop(&second);
   stop(&first);
+}
+
+/* Else the one that looks while there is no lease would take it from the one that has got it meanwhile. */
+static void of_two_that_start_together_one_leads_and_none_is_deposed(void **state) {
+  struct holder first, second;
+  (void)state;
+  lease_ms = LONG_LEASE_MS;
+  start_holding(&first, "a:1", term_name);
+  LOOK_UNTIL(flaky_count_held(first.store) > 0);
+  start(&second, "b:1");
+  AWAIT(&second, holder->term == 1);
+  flaky_hold_record(first.store, NULL);
+  AWAIT(&first, holder->term || strstr(holder->waiting, "standby of b:1"));
+  assert_int_equal(first.term, 0);
+  AWAIT(&second, !*holder->deposed);
+  stop(&first);
+  stop(&second);
+  expect_term("1");
 }
 
 static void the_lease_of_a_dead_coordinator_is_taken_when_it_runs_out(void **state) {
@@ -372,6 +395,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(each_leader_has_a_higher_term_than_the_one_before),
       TEST(a_lease_that_is_renewed_is_not_taken),
+      TEST(of_two_that_start_together_one_leads_and_none_is_deposed),
       TEST(the_lease_of_a_dead_coordinator_is_taken_when_it_runs_out),
       TEST(a_coordinator_does_not_wait_for_its_own_former_self),
       TEST(a_term_is_never_given_twice_even_if_its_record_is_lost),

@@ -2,6 +2,7 @@
 
 The processes are on machines of their own, in network namespaces that this program makes; where it may not, its tests are
 skipped. Links are slow, so that a run lasts for what is to be seen, and where that takes long it stands before its end. Prints the rows of the table in docs/RELIABILITY.md."""
+import os
 import signal
 import threading
 import time
@@ -11,6 +12,7 @@ from gate import Gate
 from harness import Cluster, Folder, assert_recovered, main, newest_step, outcome, read_metrics, wait_for, weir
 from test_recovery import STEPS, Run
 
+os.environ["WEIR_SHM"] = "off"  # all that is computed goes through the network
 PACE_MBIT, SLOW_MBIT, HOLD_SECONDS, FROZEN_SECONDS = 2, 50, 8, 8
 
 

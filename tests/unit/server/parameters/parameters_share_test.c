@@ -84,6 +84,14 @@ static void wait_heard(struct worker *worker, int n) {
   assert_false(worker->is_over);
 }
 
+static int heard(struct worker *worker) {
+  int n;
+  pthread_mutex_lock(&worker->lock);
+  n = worker->n_heard;
+  pthread_mutex_unlock(&worker->lock);
+  return n;
+}
+
 static void wait_over(struct worker *worker) {
   pthread_mutex_lock(&worker->lock);
   while (!worker->is_over)
@@ -119,12 +127,13 @@ static struct buffer *shared_part(struct worker *worker, uint32_t block, float v
                                   Weir__SharedBytes *name) {
   size_t size_bytes = part_of(&worker->server, block, value);
   struct buffer *part = shared_pool_take(worker->pool, size_bytes);
+  int before = heard(worker);
   assert_non_null(part);
   memcpy(part->data, worker->server.values, size_bytes);
   weir__shared_bytes__init(name);
   if (share_name(worker->share, part, name))
     return part;
-  wait_heard(worker, worker->n_heard + 1); /* that it was taken */
+  wait_heard(worker, before + 1); /* that it was taken */
   assert_true(share_name(worker->share, part, name));
   return part;
 }

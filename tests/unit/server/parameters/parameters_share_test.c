@@ -228,13 +228,13 @@ static bool pull_shared(struct worker *worker, uint32_t block, uint64_t version,
 static void versions_are_named_from_the_step_on_that_follows_the_first_named_part(void **state) {
   struct worker *worker = *state;
   float named, sent;
-  int n_heard;
+  int before;
   assert_false(pull_shared(worker, 0, 0, &named)); /* nobody of this host was met */
   push_shared(worker, 0, 0, 0, 1);
   push_version(&worker->server, 0);
-  n_heard = worker->n_heard;
+  before = heard(worker);
   assert_false(pull_shared(worker, 0, 1, &named)); /* sent, while its segment is offered */
-  wait_heard(worker, n_heard + 1);
+  wait_heard(worker, before + 1);
   /* Our answer and the pull go on different streams of one connection: in any order. */
   while (!pull_shared(worker, 0, 1, &named))
     continue;

@@ -94,6 +94,15 @@ def test_executors_that_runs_have_use_for_are_wanted_and_a_queue_is_counted():
         wait_for(lambda: told() == (MICROBATCHES, 1, 1), "the run to want executors")
 
 
+def test_no_live_run_is_named_where_that_is_not_asked_for():
+    with Folder() as folder, Cluster(folder, options=HTTP) as cluster:
+        run = weir("submit", write_spec(folder), "train.hold=6", "--coordinator", cluster.address).stdout.strip()
+        wait_for(lambda: cluster.json("status", run)["state"] == "held", "the hold")
+        page = scraping.ask(scraping.http_address(cluster.coordinator))[1]
+        assert scraping.parse(page)["weir_coordinator_runs"]['state="held"'] == 1
+        assert run not in page and "tenant=" not in page and "weir_run_" not in page, page
+
+
 def test_live_runs_are_named_where_that_is_asked_for():
     with Folder() as folder, monitored(folder, coordinator=("--http-names",)) as cluster:
         address = scraping.http_address(cluster.coordinator)

@@ -71,11 +71,9 @@ static void take_load(struct told *told, const Weir__LoadRun *load) {
   snprintf(told->manifest, sizeof told->manifest, "%s", load->manifest);
   snprintf(told->load_ticket, sizeof told->load_ticket, "%s", load->ticket);
   memset(told->key, 0, sizeof told->key);
-  if (load->key.len > 0)
-    memcpy(told->key, load->key.data, load->key.len);
+  memcpy(told->key, load->key.len ? (const void *)load->key.data : "", load->key.len);
   memset(told->peer_key, 0, sizeof told->peer_key);
-  if (load->peer_key.len > 0)
-    memcpy(told->peer_key, load->peer_key.data, load->peer_key.len);
+  memcpy(told->peer_key, load->peer_key.len ? (const void *)load->peer_key.data : "", load->peer_key.len);
   told->loads++;
   told->load_incarnation = load->incarnation;
   told->load_step = load->step;

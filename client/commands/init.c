@@ -52,9 +52,8 @@ static const struct option_def init_options[] = {
     {"output", 'o', OPTION_TEXT, "SPEC.yaml", NULL, 0, 0,
      "The file to write. Default: FILE.yaml beside FILE.onnx."},
     {"data", 0, OPTION_TEXT, "DIR", NULL, 0, 0,
-     "The folder of the data. What lies there by a usual name is put into the spec. Default: the folder of "
-     "the "
-     "spec."},
+     "The folder of the data. What lies there by a usual name is put into the spec. Default: the spec's "
+     "folder."},
     {"force", 0, OPTION_FLAG, NULL, NULL, 0, 0, "Replace the file if it exists."},
     {0},
 };
@@ -67,15 +66,13 @@ const struct command_def command_init = {
     .max_arguments = 1,
     .description =
         "Writes a spec with comments, from which a run of the model can begin. The loss and the kind of data "
-        "follow from the model's inputs and outputs. Data is looked for in the folder: "
-        "train and val or test, with a folder of images for each class; MNIST's and CIFAR's files; "
-        "train.csv; "
-        "train.txt; train.bin, numbers of tokens; an array INPUT.npy for each input, and labels.npy. What is "
-        "not "
-        "found is marked FILL IN in the spec, and printed.\n\n"
+        "follow from the model's inputs and outputs. Data is looked for in the folder: train and val or "
+        "test, "
+        "with a folder of images for each class; MNIST's and CIFAR's files; train.csv; train.txt; train.bin, "
+        "numbers of tokens; an array INPUT.npy for each input, and labels.npy. What is not found is marked "
+        "FILL IN in the spec, and printed.\n\n"
         "The batch is 8 microbatches of at most 8 samples, fewer where an execution would need more than 1 "
-        "GiB. The "
-        "optimizer is AdamW with PyTorch's learning rate.",
+        "GiB. The optimizer is AdamW with PyTorch's learning rate.",
     .options = init_options,
     .examples = "weir init cnn.onnx --data /srv/photos\n"
                 "weir init cnn.onnx -o run.yaml\n"

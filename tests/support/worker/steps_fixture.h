@@ -1,4 +1,5 @@
-/* A run's steps without a network, a group or a loader, in whose places a test has functions of its own. */
+/* A run's steps without a network, a group or a loader: a test that is linked with it has functions of these
+   in the place of the network's and the loader's. */
 #ifndef WEIR_TESTS_SUPPORT_WORKER_STEPS_FIXTURE_H
 #define WEIR_TESTS_SUPPORT_WORKER_STEPS_FIXTURE_H
 
@@ -16,7 +17,7 @@ struct fixture {
   Weir__LoadRun load;
   uint32_t owner[BLOCKS];
   struct run run;
-  struct transfer_item sent[SENT_MAX], given[SENT_MAX];
+  struct transfer_item sent[SENT_MAX], given[SENT_MAX]; /* to servers; to the group */
   int n_sent, n_given;
 };
 
@@ -24,8 +25,6 @@ struct fixture {
 struct fixture *steps_fixture_new(const struct mode *mode, uint64_t steps);
 void steps_fixture_free(struct fixture *f);
 
-/* What is sent: of transfers_start, which the test has in the place of the network's. */
-void steps_fixture_send(const struct transfer_item *item);
 /* An outlet's: what is given to a group. */
 void steps_fixture_give(struct outlet *outlet, const struct transfer_item *item);
 

@@ -14,26 +14,6 @@
 
 enum { LAG = 2, LAST = 6 };
 
-/* In the place of the network and of the loader. */
-void transfers_start(struct transfers *transfers, const struct transfer_item *item) {
-  (void)transfers;
-  steps_fixture_send(item);
-}
-
-const char *transfers_address(const struct transfers *transfers, uint32_t server) {
-  (void)transfers, (void)server;
-  return "";
-}
-
-void loader_expect(struct loader *loader, uint64_t step, uint32_t begin, uint32_t end) {
-  (void)loader, (void)step, (void)begin, (void)end;
-}
-
-double loader_wait_seconds(const struct loader *loader) {
-  (void)loader;
-  return 0;
-}
-
 static uint64_t late_version(const Weir__TrainSpec *train, uint64_t step) {
   (void)train;
   return step > LAG ? step - LAG : 0;

@@ -13,26 +13,6 @@
 #include "tests/support/worker/steps_fixture.h"
 #include "worker/train/run/receipt.h"
 
-/* In the place of the network and of the loader. */
-void transfers_start(struct transfers *transfers, const struct transfer_item *item) {
-  (void)transfers;
-  steps_fixture_send(item);
-}
-
-const char *transfers_address(const struct transfers *transfers, uint32_t server) {
-  (void)transfers, (void)server;
-  return "";
-}
-
-void loader_expect(struct loader *loader, uint64_t step, uint32_t begin, uint32_t end) {
-  (void)loader, (void)step, (void)begin, (void)end;
-}
-
-double loader_wait_seconds(const struct loader *loader) {
-  (void)loader;
-  return 0;
-}
-
 static int setup(void **state) {
   struct mode sync = {mode_at(0), NULL};
   *state = steps_fixture_new(&sync, STEPS);

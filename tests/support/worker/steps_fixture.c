@@ -14,26 +14,10 @@
 
 static struct fixture *fixture; /* of the test that runs: what the steps call has no argument for it */
 
-/* In the place of the network and of the loader. */
-void transfers_start(struct transfers *transfers, const struct transfer_item *item) {
-  (void)transfers;
+void steps_fixture_send(const struct transfer_item *item) {
   assert_true(fixture->n_sent < SENT_MAX);
   fixture->sent[fixture->n_sent++] = *item;
   block_pool_give(fixture->run.pool, item->block, item->buffer);
-}
-
-const char *transfers_address(const struct transfers *transfers, uint32_t server) {
-  (void)transfers, (void)server;
-  return "";
-}
-
-void loader_expect(struct loader *loader, uint64_t step, uint32_t begin, uint32_t end) {
-  (void)loader, (void)step, (void)begin, (void)end;
-}
-
-double loader_wait_seconds(const struct loader *loader) {
-  (void)loader;
-  return 0;
 }
 
 void steps_fixture_give(struct outlet *outlet, const struct transfer_item *item) {
@@ -122,9 +106,8 @@ void deliver(struct fixture *f, const struct work *work) {
   while ((sibling = reducer_take(steps_reducer(&f->run, work->step), 0, &node)))
     block_pool_give(f->run.pool, 0, sibling);
   if (reducer_place(steps_reducer(&f->run, work->step), 0, node, sum, &send))
-    transfers_start(NULL,
-                    &(struct transfer_item){
-                        .block = 0, .step = work->step, .node = send.node, .wait = send.wait, .buffer = sum});
+    steps_fixture_send(&(struct transfer_item){
+        .block = 0, .step = work->step, .node = send.node, .wait = send.wait, .buffer = sum});
 }
 
 int sent_parts(const struct fixture *f, uint64_t step, uint32_t first, uint32_t level) {

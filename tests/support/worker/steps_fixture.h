@@ -1,5 +1,5 @@
-/* A run's steps without a network, a group or a loader: a test that is linked with it has functions of these
-   in the place of the network's and the loader's. */
+/* A run's steps without a network, a group or a loader: what a test has in the places of these is in
+   steps_doubles.h. */
 #ifndef WEIR_TESTS_SUPPORT_WORKER_STEPS_FIXTURE_H
 #define WEIR_TESTS_SUPPORT_WORKER_STEPS_FIXTURE_H
 
@@ -25,6 +25,8 @@ struct fixture {
 struct fixture *steps_fixture_new(const struct mode *mode, uint64_t steps);
 void steps_fixture_free(struct fixture *f);
 
+/* What is sent: of the double of transfers_start. */
+void steps_fixture_send(const struct transfer_item *item);
 /* An outlet's: what is given to a group. */
 void steps_fixture_give(struct outlet *outlet, const struct transfer_item *item);
 

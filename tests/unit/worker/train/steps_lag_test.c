@@ -10,6 +10,7 @@
 
 #include "common/agree/float_setting.h"
 #include "common/base/log.h"
+#include "tests/support/worker/steps_doubles.h"
 #include "tests/support/worker/steps_fixture.h"
 
 enum { LAG = 2, LAST = 6 };

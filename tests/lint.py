@@ -51,7 +51,8 @@ OURSELVES = re.compile(r"struct garbage_job\){\.shell = shell, \.viewer = viewer
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 PARAMETERS_MAX = 5
-FOREIGN_SIGNATURES = ("tests/simulation/cuda/", "common/door/door.c", "common/http/visit.")  # NVIDIA's functions, simulated; callbacks of OpenSSL's and libmicrohttpd's
+FOREIGN_SIGNATURES = ("tests/simulation/cuda/", "common/door/door.c", "common/http/visit.",  # NVIDIA's functions, simulated; callbacks of
+                      "common/rpc/credentials.c")  # OpenSSL's, libmicrohttpd's and gRPC's
 SVG_NAME = "http://www.w3.org/2000/svg"  # names the kind of an element; nobody asks for it
 PAGE_REFUSED = re.compile(r"""\b(?:innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval|setTimeout\("|new Function)\b|https?://|\son\w+="|\sstyle="|javascript:""")
 INCLUDE = re.compile(r'^\s*#include\s+["<]([^">]+)[">]')

@@ -16,6 +16,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/memory.h"
+#include "common/certs/denied.h"
 #include "common/certs/folder.h"
 #include "common/certs/pem.h"
 
@@ -23,6 +24,7 @@ enum { LOOK_MS = 2000, HOST_MAX = 256 };
 
 static int connect_to(const char *address, uint64_t deadline_ns);
 static X509 *shown_by(int fd, uint64_t deadline_ns);
+static bool is_denied(const struct cert_holder *holder, const char *folder);
 static char *certificate_text(X509 *certificate);
 static void judge(X509 *certificate, const struct cert_facts *facts, const char *folder, struct err *err);
 
@@ -46,10 +48,21 @@ void cert_peer_explain(const char *address, const char *folder, int wanted, stru
     err_append(err, ": give --tls DIR here");
   else if (!unnamed.code && wanted != CERT_PEER_ANY && !cert_role_covers(facts.holder.role, wanted))
     err_append(err, ": a %s is wanted there: is the address right?", cert_role_name(wanted));
+  else if (!unnamed.code && is_denied(&facts.holder, folder))
+    err_append(err, ": %.100s/denied.txt has that name: take its line out if you trust its holder again",
+               folder);
   else
     judge(certificate, &facts, folder, err);
   free(text);
   X509_free(certificate);
+}
+
+static bool is_denied(const struct cert_holder *holder, const char *folder) {
+  struct cert_denied denied;
+  struct err err = ERR_NONE;
+  bool found = cert_denied_read(folder, &denied, &err) == 0 && cert_denied_has(&denied, holder);
+  cert_denied_free(&denied);
+  return found;
 }
 
 static char *certificate_text(X509 *certificate) {

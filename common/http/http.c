@@ -161,7 +161,7 @@ static int prepare(struct http *http, const struct http_options *options, struct
                                    .n_routes = options->n_routes,
                                    .user = options->user,
                                    .tls = options->tls,
-                                   .guard = rpc_guard_new(options->tls),
+                                   .guard = rpc_guard_new(options->tls, true),
                                    .late_ms = options->late_ms ? options->late_ms : LIMIT_HTTP_MS,
                                    .is_local = !options->tls && rpc_address_is_loopback(options->listen)};
   http->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -189,7 +189,7 @@ static void http_free(struct http *http) {
     close(http->listener);
   if (http->stop >= 0)
     close(http->stop);
-  rpc_guard_free(http->setting.guard);
+  rpc_guard_put(http->setting.guard);
   free(http->threads);
   free(http);
 }

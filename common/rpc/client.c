@@ -20,6 +20,7 @@ struct rpc_client {
   int n_queues;
   grpc_channel_credentials *credentials;
   const struct rpc_tls *tls; /* NULL: plaintext */
+  struct rpc_guard *guard;   /* likewise */
   struct rpc_security security;
   unsigned next; /* atomic: the queue of the next channel */
 };
@@ -27,7 +28,8 @@ struct rpc_client {
 struct rpc_client *rpc_client_new(int threads, const struct rpc_tls *tls) {
   struct rpc_client *client = mem_new(sizeof *client);
   rpc_init();
-  client->credentials = rpc_channel_credentials(tls);
+  client->guard = rpc_guard_new(tls, false);
+  client->credentials = rpc_channel_credentials(tls, client->guard);
   client->tls = tls;
   client->security.folder = tls ? tls->folder : NULL;
   client->n_queues = threads > 0 ? threads : 1;
@@ -49,6 +51,7 @@ void rpc_client_free(struct rpc_client *client) {
     rpc_queue_close(&client->queues[i]);
   }
   grpc_channel_credentials_release(client->credentials);
+  rpc_guard_put(client->guard);
   free(client->queues);
   free(client);
   rpc_fini();
@@ -130,6 +133,21 @@ void rpc_channel_renew(struct rpc_channel *channel) {
   pthread_mutex_lock(&channel->lock);
   channel->has_outlived = true;
   pthread_mutex_unlock(&channel->lock);
+}
+
+int rpc_channel_check(struct rpc_channel *channel, grpc_call *call, struct err *err) {
+  struct rpc_guard *guard = channel->client->guard;
+  struct rpc_guest *guest;
+  struct err why = ERR_NONE;
+  if (!guard)
+    return 0;
+  guest = rpc_guard_meet(guard, call);
+  rpc_guard_check(guard, guest, &why);
+  rpc_guest_put(guest);
+  if (!why.code)
+    return 0;
+  rpc_channel_renew(channel);
+  return err_set(err, ERR_UNAVAILABLE, "%s: TLS: %s", channel->target, why.text);
 }
 
 /* The core whose calls would be refused, to be destroyed; its calls go on to their ends. Many calls may end

@@ -83,7 +83,8 @@ int rpc_reader_next(struct rpc_reader *reader, void **reply, struct err *err) {
   reader_perform(reader, &batch);
   if (!wire)
     return reader_err(reader, err);
-  if (wire_read(&reader->def->reply, wire, &got, err))
+  if (rpc_channel_check(reader->channel, reader->call, err) == 0 &&
+      wire_read(&reader->def->reply, wire, &got, err))
     err_prefix(err, "%s", reader->channel->target);
   grpc_byte_buffer_destroy(wire);
   if (!got.message)

@@ -20,6 +20,10 @@ struct rpc_channel {
 grpc_call *rpc_channel_call(struct rpc_channel *channel, grpc_completion_queue *cq, enum rpc_method_id method,
                             int deadline_ms);
 
+/* Whether what has come by the call is believed: the other end's certificate may have ended meanwhile, or
+   been denied. Errors: UNAVAILABLE with its name; calls that follow go by a new connection. */
+int rpc_channel_check(struct rpc_channel *channel, grpc_call *call, struct err *err);
+
 /* What a call begins with: a ticket, or nothing. Kept until the operation has ended. */
 struct rpc_opening {
   grpc_metadata ticket;

@@ -153,10 +153,11 @@ static void on_received(struct rpc_event *event, bool ok) {
   wire = stream->incoming;
   stream->incoming = NULL;
   pthread_mutex_unlock(&stream->lock);
-  if (wire && wire_read(&stream->def->reply, wire, &got, &stream->refusal)) {
+  if (wire && rpc_channel_check(stream->channel, stream->call, &stream->refusal) == 0 &&
+      wire_read(&stream->def->reply, wire, &got, &stream->refusal))
     err_prefix(&stream->refusal, "%s", stream->channel->target);
+  if (stream->refusal.code)
     grpc_call_cancel(stream->call, NULL);
-  }
   if (wire)
     grpc_byte_buffer_destroy(wire);
   if (got.message)

@@ -69,6 +69,8 @@ static void request_finish(struct rpc_request_state *state) {
   rpc_ending_err(&state->ending, state->channel, state->deadline_ms, &err);
   if (!err.code && !state->reply)
     err_set(&err, ERR_INTERNAL, "%s: the answer is empty", state->channel->target);
+  if (!err.code)
+    rpc_channel_check(state->channel, state->call, &err);
   if (!err.code && wire_read(&state->def->reply, state->reply, &got, &err))
     err_prefix(&err, "%s", state->channel->target);
   if (state->reply)

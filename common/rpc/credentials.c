@@ -1,6 +1,7 @@
 /* Credentials of ports and channels. */
 #include "common/rpc/credentials.h"
 
+#include <grpc/support/string_util.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,12 +16,60 @@ struct rpc_port_keys {
   struct err refused;        /* why the files that are there now are not taken; OK if they are */
 };
 
-static grpc_tls_credentials_options *options_new(const struct rpc_tls *tls) {
+/* How a channel looks at the certificate that its server shows, in the handshake: it must have the name that
+   the channel asks for, and pass the guard, which connections keep for as long as they need it. */
+struct verifier {
+  grpc_tls_certificate_verifier_external external;
+  grpc_tls_certificate_verifier *names; /* gRPC's own: of the name that is asked for */
+  struct rpc_guard *guard;
+};
+
+static void destruct(void *user) {
+  struct verifier *verifier = user;
+  grpc_tls_certificate_verifier_release(verifier->names);
+  rpc_guard_put(verifier->guard);
+  free(verifier);
+}
+
+/* True: it was done at once. */
+static int verify(void *user, grpc_tls_custom_verification_check_request *request,
+                  grpc_tls_on_custom_verification_check_done_cb callback, void *callback_arg,
+                  grpc_status_code *status, char **details) {
+  struct verifier *verifier = user;
+  const char *pem = request->peer_info.peer_cert ? request->peer_info.peer_cert : "";
+  struct rpc_guest *guest;
+  struct err err = ERR_NONE;
+  CHECK(grpc_tls_certificate_verifier_verify(verifier->names, request, callback, callback_arg, status,
+                                             details));
+  if (*status != GRPC_STATUS_OK)
+    return 1;
+  guest = rpc_guard_meet_pem(verifier->guard, pem, strlen(pem));
+  if (rpc_guard_check(verifier->guard, guest, &err)) {
+    *status = GRPC_STATUS_PERMISSION_DENIED;
+    *details = gpr_strdup(err.text);
+  }
+  rpc_guest_put(guest);
+  return 1;
+}
+
+static void cancel(void *user, grpc_tls_custom_verification_check_request *request) {
+  (void)user, (void)request; /* nothing of it is ever under way */
+}
+
+static grpc_tls_certificate_verifier *verifier_new(struct rpc_guard *guard) {
+  struct verifier *verifier = mem_new(sizeof *verifier);
+  verifier->external = (grpc_tls_certificate_verifier_external){verifier, verify, cancel, destruct};
+  verifier->names = grpc_tls_certificate_verifier_host_name_create();
+  verifier->guard = rpc_guard_get(guard);
+  return grpc_tls_certificate_verifier_external_create(&verifier->external);
+}
+
+static grpc_tls_credentials_options *options_new(const struct rpc_tls *tls, struct rpc_guard *guard) {
   char *ca = mem_printf("%s/ca.pem", tls->folder), *certificate = mem_printf("%s/cert.pem", tls->folder);
   char *key = mem_printf("%s/key.pem", tls->folder);
   grpc_tls_certificate_provider *provider =
       grpc_tls_certificate_provider_file_watcher_create(key, certificate, ca, REFRESH_S);
-  grpc_tls_certificate_verifier *verifier = grpc_tls_certificate_verifier_host_name_create();
+  grpc_tls_certificate_verifier *verifier = verifier_new(guard);
   grpc_tls_credentials_options *options = grpc_tls_credentials_options_create();
   grpc_tls_credentials_options_set_certificate_provider(options, provider);
   grpc_tls_certificate_provider_release(provider);
@@ -34,8 +83,8 @@ static grpc_tls_credentials_options *options_new(const struct rpc_tls *tls) {
   return options;
 }
 
-grpc_channel_credentials *rpc_channel_credentials(const struct rpc_tls *tls) {
-  return tls ? grpc_tls_credentials_create(options_new(tls)) : grpc_insecure_credentials_create();
+grpc_channel_credentials *rpc_channel_credentials(const struct rpc_tls *tls, struct rpc_guard *guard) {
+  return tls ? grpc_tls_credentials_create(options_new(tls, guard)) : grpc_insecure_credentials_create();
 }
 
 struct rpc_port_keys *rpc_port_keys_new(const struct rpc_tls *tls) {

@@ -5,11 +5,12 @@
 
 #include <grpc/grpc_security.h>
 
-#include "common/rpc/tls.h"
+#include "common/rpc/guard.h"
 
-/* Of channels: the server needs a certificate of our authorities. Its name is the channel's to ask for.
+/* Of channels: the server needs a certificate of our authorities that the guard lets pass. Its name is the
+   channel's to ask for.
    Follows the files by a thread of gRPC's. */
-grpc_channel_credentials *rpc_channel_credentials(const struct rpc_tls *tls);
+grpc_channel_credentials *rpc_channel_credentials(const struct rpc_tls *tls, struct rpc_guard *guard);
 
 /* Of ports: a client without a certificate of our authorities is refused in the handshake. */
 struct rpc_port_keys;

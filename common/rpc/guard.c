@@ -1,4 +1,4 @@
-/* The guard of a port. */
+/* The guard of a port or of a client. */
 #include "common/rpc/guard.h"
 
 #include <grpc/grpc_security.h>
@@ -27,7 +27,9 @@ struct rpc_guest {
 };
 
 struct rpc_guard {
-  const struct rpc_tls *tls;
+  int refs; /* atomic */
+  char *folder;
+  bool is_of_port;
   pthread_mutex_t lock; /* what follows */
   struct rpc_guest *known[KNOWN_MAX];
   int newest; /* of known */
@@ -39,25 +41,33 @@ struct rpc_guard {
   int64_t warned_s, warned_of; /* when, and of which last second */
 };
 
-struct rpc_guard *rpc_guard_new(const struct rpc_tls *tls) {
+struct rpc_guard *rpc_guard_new(const struct rpc_tls *tls, bool is_of_port) {
   struct rpc_guard *guard;
   if (!tls)
     return NULL;
   guard = mem_new(sizeof *guard);
-  guard->tls = tls;
+  guard->refs = 1;
+  guard->folder = mem_strdup(tls->folder);
+  guard->is_of_port = is_of_port;
   guard->edition = 1;
   pthread_mutex_init(&guard->lock, NULL);
   rpc_guard_look(guard);
   return guard;
 }
 
-void rpc_guard_free(struct rpc_guard *guard) {
-  if (!guard)
+struct rpc_guard *rpc_guard_get(struct rpc_guard *guard) {
+  __atomic_fetch_add(&guard->refs, 1, __ATOMIC_RELAXED);
+  return guard;
+}
+
+void rpc_guard_put(struct rpc_guard *guard) {
+  if (!guard || __atomic_sub_fetch(&guard->refs, 1, __ATOMIC_ACQ_REL))
     return;
   for (int i = 0; i < KNOWN_MAX; i++)
     rpc_guest_put(guard->known[i]);
   cert_denied_free(&guard->denied);
   pthread_mutex_destroy(&guard->lock);
+  free(guard->folder);
   free(guard);
 }
 
@@ -120,11 +130,12 @@ const struct cert_holder *rpc_guest_holder(const struct rpc_guest *guest) {
 static void read_denied_locked(struct rpc_guard *guard) {
   struct cert_denied denied;
   struct err err = ERR_NONE;
-  if (cert_denied_read(guard->tls->folder, &denied, &err) == 0) {
+  if (cert_denied_read(guard->folder, &denied, &err) == 0) {
     if (cert_denied_same(&denied, &guard->denied)) {
       cert_denied_free(&denied);
     } else {
-      log_event(LOG_INFO, "tls", "denied_names", "folder=\"%s\" count=%d", guard->tls->folder, denied.count);
+      if (guard->is_of_port)
+        log_event(LOG_INFO, "tls", "denied_names", "folder=\"%s\" count=%d", guard->folder, denied.count);
       cert_denied_free(&guard->denied);
       guard->denied = denied;
       guard->edition++;
@@ -137,7 +148,7 @@ static void read_denied_locked(struct rpc_guard *guard) {
 
 /* At the start, and once a day until there is another. */
 static void warn_locked(struct rpc_guard *guard) {
-  char *file = mem_printf("%s/cert.pem", guard->tls->folder);
+  char *file = mem_printf("%s/cert.pem", guard->folder);
   int64_t now_s = clock_unix_ms() / 1000;
   struct cert_facts facts;
   struct err err = ERR_NONE;
@@ -159,7 +170,7 @@ static void look_locked(struct rpc_guard *guard) {
     return;
   guard->look_ns = now_ns + LOOK_MS * UINT64_C(1000000);
   read_denied_locked(guard);
-  if (guard->looks++ % OWN_LOOKS == 0)
+  if (guard->is_of_port && guard->looks++ % OWN_LOOKS == 0)
     warn_locked(guard);
 }
 
@@ -192,7 +203,7 @@ int rpc_guard_check(struct rpc_guard *guard, struct rpc_guest *guest, struct err
   is_new = check_locked(guard, guest, err) && !guest->is_logged;
   guest->is_logged = err->code;
   pthread_mutex_unlock(&guard->lock);
-  if (is_new)
+  if (is_new && guard->is_of_port)
     log_event(LOG_WARN, "tls", "certificate_refused", "serial=%s reason=\"%s\"", guest->facts.serial,
               err->text);
   return err->code;

@@ -74,7 +74,7 @@ int rpc_server_start(const struct rpc_server_options *options, struct rpc_server
   add_services(server, options);
   server->core = core_new();
   server->keys = rpc_port_keys_new(options->tls);
-  server->guard = rpc_guard_new(options->tls);
+  server->guard = rpc_guard_new(options->tls, true);
   server->n_queues = options->threads > 0 ? options->threads : 1;
   server->queues = mem_new((size_t)server->n_queues * sizeof *server->queues);
   server->watches = mem_new((size_t)server->n_queues * sizeof *server->watches);
@@ -237,7 +237,7 @@ static void server_release(struct rpc_server *server) {
   rpc_intake_free(server->intake);
   clients_free(server->clients);
   rpc_port_keys_free(server->keys);
-  rpc_guard_free(server->guard);
+  rpc_guard_put(server->guard);
   free(server->names.names);
   free(server->routes);
   free(server->watches);

@@ -150,6 +150,67 @@ def test_a_run_goes_on_without_a_worker_whose_name_is_denied():
             wait_for(lambda: worker.output().count(" joined coordinator=") == 2, "the worker to join once it is not denied")
 
 
+def test_who_denies_a_coordinators_name_believes_it_no_more():
+    """On connections that are open, and in the handshake of those that come. The certificates are openssl's."""
+    with Folder() as folder:
+        authority = Authority(folder)
+        stock = authority.issue(folder.file("stock"), NAMES.format("coordinator").replace("coordinator/coordinator", "coordinator/lost"))
+        client, own, here = authority.folder("client"), authority.folder("worker"), "TLS: the name of its certificate is in denied.txt here"
+        with Cluster(folder, servers=0, workers=0, options=("--tls", stock)) as cluster:
+            worker = cluster.add_worker(options=("--tls", own))
+            wait_for(lambda: " joined coordinator=" in worker.output(), "the worker to join")
+            asks = ("runs", "--coordinator", cluster.address, "--tls", client)
+            weir(*asks)
+            deny(client, "coordinator/lost\n")
+            done = weir(*asks, status=3)
+            assert len(done.stderr.splitlines()) == 1 and f"{here}; it shows the certificate of spiffe://weir/coordinator/lost, " in done.stderr, done
+            assert f": {client}/denied.txt has that name: take its line out if you trust its holder again" in done.stderr, done
+            deny(own, "coordinator/lost\n")
+            says = "TLS: the certificate of spiffe://weir/coordinator/lost is denied: its name is in denied.txt here"
+            wait_for(lambda: " lost " in worker.output() and says in worker.output(), "the worker to leave")
+            wait_for(lambda: " not_joined " in worker.output() and here in worker.output(), "the worker to be refused no more, but to refuse")
+            deny(own, "coordinator/found\n")
+            wait_for(lambda: worker.output().count(" joined coordinator=") == 2, "the worker to join again")
+
+
+def test_who_denies_a_servers_name_pulls_nothing_from_it():
+    """The run waits, and ends in its hash once the server is believed again."""
+    with Folder() as folder:
+        authority, gate, metrics = Authority(folder), Gate(folder), folder.file("metrics.jsonl")
+        own = authority.folder("worker")
+        with Cluster(folder, servers=0, workers=0, gate=gate, options=("--tls", authority.folder("coordinator"))) as cluster:
+            cluster.server_options = ("--tls", authority.folder("server"))
+            cluster.add_server()
+            worker = cluster.add_worker(options=("--tls", own))
+            gate.stop_at(1)
+            with Process(program("weir"), "submit", write_spec(folder), "--follow", "--metrics", metrics, "--coordinator",
+                         cluster.address, "--tls", authority.folder("client")) as follower:
+                wait_for(lambda: newest_step(metrics) >= 1, "the run to stand")
+                deny(own, "server/server\n")
+                gate.crawl(lambda: "TLS: the certificate of spiffe://weir/server/server is denied" in worker.output(), "an answer that is not taken", 1)
+                gate.open()
+                wait_for(lambda: " servers_unreached " in worker.output() and "is in denied.txt here" in worker.output(), "the run to wait")
+                deny(own, "")
+                assert follower.wait() == 0, follower.output()[-3000:]
+            assert done_event(metrics)["weights_sha256"] == undisturbed()
+
+
+def test_a_port_whose_certificate_names_nobody_is_not_believed():
+    """It has the name that is asked for, and no list could deny it."""
+    with Folder() as folder:
+        authority = Authority(folder)
+        for number, names in enumerate(("DNS:coordinator.weir", "URI:spiffe://weir/all/a,URI:spiffe://weir/all/b,DNS:coordinator.weir")):
+            nobody = authority.issue(folder.file(f"nobody-{number}"), names)
+            with subprocess.Popen(["openssl", "s_server", "-accept", "127.0.0.1:0", "-alpn", "h2", "-cert", nobody + "/cert.pem", "-key",
+                                   nobody + "/key.pem"], stdout=subprocess.PIPE, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as port:
+                try:
+                    address = next(line.split()[1] for line in port.stdout if line.startswith("ACCEPT"))
+                    done = weir("runs", "--coordinator", address, "--tls", authority.folder("client"), status=3)
+                    assert len(done.stderr.splitlines()) == 1 and "TLS: its certificate names no member of Weir" in done.stderr, done
+                finally:
+                    port.kill()
+
+
 def test_a_session_is_of_no_use_once_its_certificate_has_ended():
     """As openssl s_client keeps it, by each version of TLS."""
     with Folder() as folder:

@@ -221,8 +221,8 @@ static void files_that_cannot_be_used_leave_a_port_with_those_it_had(void **stat
   free(mixed);
 }
 
-static void write_denied(const struct fixture *f, const char *text) {
-  char *path = mem_printf("%s/home/server/denied.txt", f->folder), *beside = mem_printf("%s.new", path);
+static void write_denied(const struct fixture *f, const char *role, const char *text) {
+  char *path = mem_printf("%s/home/%s/denied.txt", f->folder, role), *beside = mem_printf("%s.new", path);
   FILE *file = fopen(beside, "w");
   assert_non_null(file);
   fputs(text, file);
@@ -252,6 +252,18 @@ static int ask(struct rpc_channel *channel, struct err *err) {
   return rpc_health_probe(channel, patience_ms(), &is_serving, err);
 }
 
+/* Asks until the answer is that; says: what an error must hold. The list is read every second. */
+static void await_answer(struct rpc_channel *channel, enum err_code code, const char *says) {
+  uint64_t until_ns = clock_now_ns() + (uint64_t)patience_seconds() * 1000000000;
+  struct timespec pause = {.tv_nsec = 50000000};
+  struct err err;
+  while (ask(channel, &err) != (int)code || !strstr(err.text, says)) {
+    if (clock_now_ns() > until_ns)
+      fail_msg("%s", err.text);
+    nanosleep(&pause, NULL);
+  }
+}
+
 /* Streams and calls of connections that were opened before. */
 static void a_denied_name_is_refused_on_connections_that_are_open(void **state) {
   static const char says[] = "the certificate of spiffe://weir/client/default/operator/client is denied";
@@ -264,22 +276,18 @@ static void a_denied_name_is_refused_on_connections_that_are_open(void **state) 
   struct rpc_channel *denied = rpc_channel_open(clients[0], target, PEER_SERVER);
   struct rpc_channel *welcome = rpc_channel_open(clients[1], target, PEER_SERVER);
   struct rpc_reader *reader = watch(denied), *kept = watch(welcome);
-  struct timespec pause = {.tv_nsec = 50000000};
   struct err err = ERR_NONE;
   void *reply;
-  write_denied(f, "# lost:\n\n  client/default/operator/client \t# in the train\r\nspiffe://weir/worker/w\n");
+  write_denied(f, "server",
+               "# lost:\n\n  client/default/operator/client \t# in the train\r\nspiffe://weir/worker/w\n");
   if (rpc_reader_next(reader, &reply, &err) != ERR_DENIED || !strstr(err.text, says))
     fail_msg("the stream: %s", err.text);
   if (ask(denied, &err) != ERR_DENIED || !strstr(err.text, says))
     fail_msg("a call: %s", err.text);
   if (ask(welcome, &err))
     fail_msg("another's call: %s", err.text);
-  write_denied(f, "");
-  for (uint64_t until_ns = clock_now_ns() + (uint64_t)patience_seconds() * 1000000000; ask(denied, &err);) {
-    if (clock_now_ns() > until_ns)
-      fail_msg("denied no more: %s", err.text);
-    nanosleep(&pause, NULL);
-  }
+  write_denied(f, "server", "");
+  await_answer(denied, ERR_OK, "");
   rpc_server_set_serving(server, false);
   if (rpc_reader_next(kept, &reply, &err))
     fail_msg("another's stream: %s", err.text);
@@ -304,11 +312,45 @@ static void a_list_of_denied_names_that_says_nothing_clear_is_refused(void **sta
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     struct rpc_tls *tls;
     struct err err = ERR_NONE;
-    write_denied(f, texts[i]);
+    write_denied(f, "server", texts[i]);
     if (rpc_tls_open(folder, &tls, &err) != ERR_INVALID || !strstr(err.text, "/home/server/denied.txt:2: '"))
       fail_msg("%s: %s", texts[i], err.text);
   }
   free(folder);
+}
+
+/* By the list of the client's own folder; connections that are open, and the handshake of those that come. */
+static void a_server_whose_name_is_denied_is_believed_no_more(void **state) {
+  static const char open[] = "TLS: the certificate of spiffe://weir/server/server is denied";
+  static const char shut[] = "TLS: the name of its certificate is in denied.txt here";
+  const struct fixture *f = *state;
+  struct rpc_tls *tls = tls_of(f, "home/server"), *own = tls_of(f, "home/worker"),
+                 *other = tls_of(f, "home/client");
+  struct rpc_server *server = serve(tls);
+  struct rpc_client *client = rpc_client_new(1, own), *another = rpc_client_new(1, other);
+  char *target = mem_printf("127.0.0.1:%d", rpc_server_port(server));
+  struct rpc_channel *channel = rpc_channel_open(client, target, PEER_SERVER);
+  struct rpc_reader *reader = watch(channel);
+  struct err err = ERR_NONE;
+  void *reply;
+  write_denied(f, "worker", "worker/w\nserver/server # stolen\n");
+  await_answer(channel, ERR_UNAVAILABLE, open);
+  rpc_server_set_serving(server, false);
+  if (rpc_reader_next(reader, &reply, &err) != ERR_UNAVAILABLE || !strstr(err.text, open))
+    fail_msg("the stream: %s", err.text);
+  await_answer(channel, ERR_UNAVAILABLE, shut);
+  assert_int_equal(probe(another, server, PEER_SERVER, &err), 0);
+  write_denied(f, "worker", "worker/server\n");
+  await_answer(channel, ERR_OK, "");
+  rpc_reader_close(reader);
+  rpc_channel_close(channel);
+  rpc_client_free(client);
+  rpc_client_free(another);
+  rpc_server_stop(server);
+  rpc_tls_close(tls);
+  rpc_tls_close(own);
+  rpc_tls_close(other);
+  free(target);
 }
 
 static int threads(void) {
@@ -343,6 +385,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(a_denied_name_is_refused_on_connections_that_are_open, setup, teardown),
       cmocka_unit_test_setup_teardown(a_list_of_denied_names_that_says_nothing_clear_is_refused, setup,
                                       teardown),
+      cmocka_unit_test_setup_teardown(a_server_whose_name_is_denied_is_believed_no_more, setup, teardown),
       cmocka_unit_test_setup_teardown(the_threads_of_grpc_have_ended_once_nobody_uses_it, setup, teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,7 @@
 #include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/http/metrics_page.h"
+#include "common/manager/notify.h"
 #include "server/coordinator/shell/service.h"
 #include "server/options.h"
 #include "server/parameters/parameters.h"
@@ -100,6 +101,7 @@ static int wait_for_end(struct process *process, const sigset_t *signals) {
     if (signal_number < 0)
       look_at_quotas(process);
   } while (signal_number < 0 || (signal_number == DEPOSED_SIGNAL && !deposed));
+  notify_manager("STOPPING=1");
   if (deposed)
     fprintf(stderr, "weir-server: %s\n", deposed);
   else
@@ -124,10 +126,12 @@ static int process_start(struct process *process, const sigset_t *signals, struc
   log_event(LOG_INFO, "server", "serving",
             "address=%s coordinator=%d parameters=%d store=\"%s\" tls=%d build=%s", own,
             options->is_coordinator, options->is_parameters, store, options->tls != NULL, WEIR_BUILD);
+  notify_manager("STATUS=%s at %s", options->is_coordinator ? "stands by" : "serves", own);
   if (process->coordinator)
     begin_to_lead(process, own, address);
   if (process->parameters)
     join_coordinator(process, process->coordinator ? own : options->coordinator, address);
+  notify_manager("READY=1");
   if (options->announce_fd >= 0)
     rc = address_announce(options->announce_fd, own, err);
   free(store);
@@ -151,6 +155,7 @@ static int open_store(struct process *process, const sigset_t *signals, struct e
     if (options->wait_store_s > 0 && clock_seconds(clock_now_ns() - begun_ns) >= options->wait_store_s)
       return err_prefix(err, "after %d s", options->wait_store_s);
     log_event(LOG_WARN, "server", "waiting_for_store", "reason=\"%s\"", err->text);
+    notify_manager("STATUS=waits for the store: %s", err->text);
     *err = ERR_NONE;
     signal_number = sigtimedwait(signals, NULL, &pause);
     if (signal_number > 0)
@@ -161,6 +166,7 @@ static int open_store(struct process *process, const sigset_t *signals, struct e
 static void on_leading(void *user) {
   struct process *process = user;
   rpc_server_set_serving(process->server, true);
+  notify_manager("STATUS=leads");
 }
 
 static void on_deposed(void *user, const char *reason) {

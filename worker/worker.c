@@ -16,6 +16,7 @@
 #include "common/base/memory.h"
 #include "common/base/message.h"
 #include "common/http/metrics_page.h"
+#include "common/manager/notify.h"
 #include "common/orders/trace_order.h"
 #include "common/rpc/member.h"
 #include "worker/collective/host.h"
@@ -162,6 +163,7 @@ static void event_free(struct event *event) {
 static void worker_take_part(struct worker *worker, struct err *err) {
   worker_listen(worker);
   worker_join_cluster(worker);
+  notify_manager("READY=1\nSTATUS=looks for a coordinator");
   worker_loop(worker);
   peers_stop(worker->peers);
   hosting_end(worker->hosting);
@@ -357,7 +359,9 @@ static void worker_act(struct worker *worker, struct event *event) {
     free(worker->id);
     worker->id = event->id;
     event->id = NULL;
-  }
+    notify_manager("STATUS=is %s", worker->id);
+  } else if (event->kind == EVENT_LOST)
+    notify_manager("STATUS=looks for a coordinator");
 }
 
 /* Asks for no more work. False: there is nobody to ask, or nothing to hand over. */
@@ -367,6 +371,7 @@ static bool worker_leave(struct worker *worker) {
   message.body_case = WEIR__MEMBER_MESSAGE__BODY_LEAVING;
   message.leaving = &leaving;
   log_event(LOG_INFO, "worker", "leaving", "is_idle=%d", hosting_is_idle(worker->hosting));
+  notify_manager("STOPPING=1");
   return member_send(worker->member, &message) == 0 && !hosting_is_idle(worker->hosting);
 }
 

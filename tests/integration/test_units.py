@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """The Debian package's units and settings name what the programs know. `make deb-check` tries the package itself."""
+import contextlib
 import glob
 import os
 import re
 import shlex
+import signal
+import socket
 import subprocess
 
-from harness import PATIENCE, ROOT, main, program
+from harness import PATIENCE, ROOT, Folder, Process, main, own_address, program
 
 PACKAGE = os.path.join(ROOT, "docker", "debian")
 
@@ -49,6 +52,37 @@ def test_every_setting_is_read_by_a_unit_or_by_a_program():
     assert {"WEIR_STORE", "COORDINATOR_OPTIONS"} <= named
     for name in named:
         assert re.search(rf"\${{?{name}\b", units) or re.search(rf"^  {name}\b", pages, re.M), name
+
+
+def test_every_unit_is_told_when_its_program_serves_and_when_it_stops():
+    """As systemd listens with Type=notify."""
+    for path in glob.glob(os.path.join(PACKAGE, "*.service")):
+        with open(path) as file:
+            assert re.search("^Type=notify$", file.read(), re.M), path
+    with Folder() as folder, contextlib.ExitStack() as stack:
+        address, environments, managers = own_address(), {}, {}
+        for role in ("coordinator", "server", "worker"):
+            managers[role] = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+            managers[role].settimeout(PATIENCE)
+            managers[role].bind(folder.file(role))
+            environments[role] = {**os.environ, "NOTIFY_SOCKET": folder.file(role), "WEIR_STORE": "file://" + folder.file("store"),
+                                  "WEIR_COORDINATOR": address, "WEIR_DATA_ROOT": folder.path}
+
+        def told(role, line):
+            while line not in managers[role].recv(4096).decode().splitlines():
+                pass
+        commands = {"worker": (program("weir-worker"), "--threads", "1"),
+                    "server": (program("weir-server"), "--role=parameters", "--listen", "127.0.0.1:0"),
+                    "coordinator": (program("weir-server"), "--role=coordinator", "--listen", address)}
+        started = {}
+        for role, command in commands.items():  # a worker and a server that look for a coordinator do what they are there for
+            started[role] = stack.enter_context(Process(*command, env=environments[role]))
+            told(role, "READY=1")
+        told("worker", "STATUS=is worker-1")
+        for role, process in started.items():
+            process.send(signal.SIGTERM)
+            told(role, "STOPPING=1")
+            assert process.wait() == 0, process.output()
 
 
 if __name__ == "__main__":

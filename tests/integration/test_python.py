@@ -1,14 +1,17 @@
 """The package of examples/python, installed as a user would, beside our own client: on a cluster that takes certificates alone."""
 import json
+import math
 import os
 import shutil
 import signal
 import struct
 import subprocess
+import time
 
 from certificates import Authority
 from gate import Gate
 from harness import PATIENCE, ROOT, Cluster, Folder, Process, Skip, main, wait_for, weir
+from proxy import Proxy
 from test_tls import secured, write_spec
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -154,6 +157,19 @@ def test_a_run_is_followed_across_a_coordinators_death():
                 assert follower.wait() == 0, follower.output()[-2000:]
                 rows = [json.loads(line) for line in follower.output().splitlines()]
             check_rows(rows, rows[-1]["weights_sha256"])
+
+
+def test_connecting_may_take_longer_than_trying_again():
+    if not os.path.exists(PYTHON):
+        raise Skip("the environment of examples/python is missing")
+    with Folder() as folder, Cluster(folder) as cluster:
+        proxy = Proxy()
+        proxy.target, proxy.held_until = cluster.address, math.inf
+        with Process(PYTHON, "-c", "import sys, weir; print(weir.connect(sys.argv[1]).runs())", proxy.address) as caller:
+            wait_for(lambda: proxy.pairs, "a connection")
+            time.sleep(0.5)
+            proxy.held_until = 0
+            assert caller.wait() == 0 and caller.output().strip() == "[]", caller.output()[-2000:]
 
 
 def test_the_notebook_is_kept_without_outputs():

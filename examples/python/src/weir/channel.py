@@ -12,7 +12,8 @@ from .errors import Invalid
 MESSAGE_BYTES_MAX = 64 << 20
 OPTIONS = (("grpc.max_receive_message_length", MESSAGE_BYTES_MAX), ("grpc.keepalive_time_ms", 10000),
            ("grpc.keepalive_timeout_ms", 10000), ("grpc.http2.max_pings_without_data", 0), ("grpc.enable_retries", 0),
-           ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.min_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1000))
+           ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1000),
+           ("grpc.min_reconnect_backoff_ms", 5000))  # the last: really, how long connecting may take
 
 
 def _is_here(address: str) -> bool:

@@ -110,6 +110,17 @@ static void pieces_come_from_workers_with_a_ticket_of_their_run_alone(void **sta
   assert_int_equal(send_piece(r, ticket_of(keys[2], "run-2", 1), ann, 2), ERR_BUSY); /* it is not here yet */
 }
 
+/* Before any of its message is read. */
+static void a_call_without_a_ticket_is_refused_where_all_runs_have_a_key(void **state) {
+  struct runs *r = *state;
+  struct err err = ERR_NONE;
+  load(r, 0, true);
+  assert_int_equal(hosting_admit_peer(r->hosting, NULL, ann, &err), ERR_DENIED);
+  assert_int_equal(hosting_admit_peer(r->hosting, ticket_of(keys[1], "run-0", 1), ann, &err), ERR_DENIED);
+  err = ERR_NONE;
+  assert_int_equal(hosting_admit_peer(r->hosting, ticket_of(keys[0], "run-0", 1), ann, &err), 0);
+}
+
 static void a_run_whose_coordinator_gives_no_tickets_opens_no_other(void **state) {
   struct runs *r = *state;
   load(r, 0, true);
@@ -123,6 +134,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
   const struct CMUnitTest tests[] = {
       TEST(pieces_come_from_workers_with_a_ticket_of_their_run_alone),
+      TEST(a_call_without_a_ticket_is_refused_where_all_runs_have_a_key),
       TEST(a_run_whose_coordinator_gives_no_tickets_opens_no_other),
   };
 #undef TEST

@@ -123,6 +123,22 @@ static void a_model_is_given_to_those_with_a_ticket_of_its_run_alone(void **stat
   free(id);
 }
 
+static void a_call_without_a_ticket_is_refused_before_its_message_comes(void **state) {
+  static const enum rpc_method_id methods[] = {RPC_FETCH_MODEL, RPC_FETCH_PIECES, RPC_FETCH_LAYOUT,
+                                               RPC_FETCH_BATCH};
+  static const char *const tickets[] = {NULL, "nonsense"};
+  struct service_fixture *f = *state;
+  for (int m = 0; m < 4; m++)
+    for (int i = 0; i < 2; i++) {
+      struct rpc_reader *reader = rpc_reader_open_with(f->channel, methods[m], patience_ms(), tickets[i]);
+      struct err err = ERR_NONE;
+      void *reply;
+      assert_int_equal(rpc_reader_next(reader, &reply, &err), ERR_DENIED);
+      assert_non_null(strstr(err.text, "ticket"));
+      rpc_reader_close(reader);
+    }
+}
+
 static void pieces_that_nobody_may_have_are_refused(void **state) {
   struct service_fixture *f = *state;
   static uint8_t got[ROOM];
@@ -413,6 +429,8 @@ int main(void) {
                                       pieces_setup, service_teardown),
       cmocka_unit_test_setup_teardown(a_model_is_given_to_those_with_a_ticket_of_its_run_alone, pieces_setup,
                                       service_teardown),
+      cmocka_unit_test_setup_teardown(a_call_without_a_ticket_is_refused_before_its_message_comes,
+                                      pieces_setup, service_teardown),
       cmocka_unit_test_setup_teardown(pieces_that_nobody_may_have_are_refused, pieces_setup,
                                       service_teardown),
       cmocka_unit_test_setup_teardown(calls_for_pieces_beyond_a_bound_are_refused_at_once, pieces_setup,

@@ -31,6 +31,10 @@ const struct program_option server_program_options[] = {
      "of a coordinator: a worker that joins a run in training and has not caught up with it for so long is "
      "named in the run's "
      "message. Default: 30."},
+    {"leave-limit", "SECONDS", SERVER_LEAVE_LIMIT,
+     "of a parameter server: on SIGTERM its blocks move to other servers first, for so long at most, and no "
+     "step is computed twice; another signal ends the wait, and where no other server can take them there is "
+     "none. 0: it stops at once, and its runs go back to their newest checkpoint. Default: 0."},
     {"quota", "TENANT:LIMITS", SERVER_QUOTA,
      "of a coordinator, once for each tenant: what it may have at a time. TENANT is that of its clients' "
      "certificates, or * for each without a --quota of its own. LIMITS are some of runs=N (that are not "
@@ -151,7 +155,7 @@ void server_help_print(const struct page *page) {
   page_item(page, "SIGTERM, SIGINT",
             "stop in order: calls are ended, what is being written to the store is finished. Runs go on when "
             "enough processes "
-            "are back.");
+            "are back. A parameter server with --leave-limit hands its blocks over first.");
   page_heading(page, "exit status");
   page_row(page, "0", 4, "it was stopped");
   page_row(page, "1", 4,

@@ -25,7 +25,8 @@ enum {
   EXIT_BAD_INPUT = 2,
   THREADS_DEFAULT_MAX = 4,
   SETTLE_MS = 5000,
-  LOOK_S = 1,                             /* at files that may change */
+  LOOK_S = 1, /* at files that may change */
+  LEAVE_LOOK_MS = 50,
   RECEIVED_BYTES_MAX = 128 * 1024 * 1024, /* of gradients that come, or wait for their shard */
   DEPOSED_SIGNAL = SIGUSR1,               /* of ours to ourselves */
   SERVICES_MAX = COORDINATOR_SERVICES + 1
@@ -54,6 +55,7 @@ static void join_coordinator(struct process *process, const char *coordinator, c
 static int address_announce(int fd, const char *address, struct err *err);
 static void process_stop(struct process *process);
 static void block_signals(sigset_t *signals);
+static void leave_in_order(struct process *process, const sigset_t *signals);
 
 int main(int argc, char **argv) {
   struct process process = {0};
@@ -65,9 +67,10 @@ int main(int argc, char **argv) {
     return status;
   rpc_security_warn(&process.options.security);
   block_signals(&signals);
-  if (process_start(&process, &signals, &err) == 0)
+  if (process_start(&process, &signals, &err) == 0) {
     status = wait_for_end(&process, &signals);
-  else if (err.code != ERR_CANCELLED) {
+    leave_in_order(&process, &signals);
+  } else if (err.code != ERR_CANCELLED) {
     fprintf(stderr, "weir-server: %s\n", err.text);
     status = err.code == ERR_INVALID ? EXIT_BAD_INPUT : EXIT_FAILED;
   }
@@ -107,6 +110,22 @@ static int wait_for_end(struct process *process, const sigset_t *signals) {
   else
     log_event(LOG_INFO, "server", "stopping", "signal=%s", strsignal(signal_number));
   return deposed ? EXIT_FAILED : 0;
+}
+
+/* Until other servers have the blocks, --leave-limit is over, or another signal comes. */
+static void leave_in_order(struct process *process, const sigset_t *signals) {
+  struct timespec pause = {.tv_nsec = LEAVE_LOOK_MS * 1000000};
+  uint64_t until_ns = clock_now_ns() + (uint64_t)process->options.leave_limit_s * 1000000000;
+  if (!process->options.leave_limit_s)
+    return;
+  notify_manager("STATUS=hands its blocks over");
+  parameters_ask_to_leave(process->parameters);
+  while (!parameters_may_leave(process->parameters)) {
+    if (clock_now_ns() >= until_ns || sigtimedwait(signals, NULL, &pause) > 0) {
+      log_event(LOG_WARN, "server", "leaves_with_blocks", "limit_seconds=%d", process->options.leave_limit_s);
+      return;
+    }
+  }
 }
 
 /* CANCELLED when a signal came first. */

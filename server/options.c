@@ -25,7 +25,8 @@ enum {
   THREADS_MAX = 1024,
   WAIT_STORE_MAX_S = 1000000,
   SERVER_GRACE_MAX_S = 86400,
-  FOLLOW_LIMIT_MAX_S = 86400
+  FOLLOW_LIMIT_MAX_S = 86400,
+  LEAVE_LIMIT_MAX_S = 86400
 };
 
 /* An option whose value is a whole number from min to max, and where it goes. */
@@ -38,6 +39,7 @@ struct number_option {
 static int parse_arguments(int argc, char **argv, struct server_options *options, struct err *err);
 static int take_option(int option, struct server_options *options, struct err *err);
 static int set_role(const char *role, struct server_options *options, struct err *err);
+static int set_memory(const char *text, struct server_options *options, struct err *err);
 static int set_log_format(const char *name, struct err *err);
 static int set_store(const char *url, struct server_options *options, struct err *err);
 static int set_number(const struct number_option *option, const char *text, struct err *err);
@@ -134,15 +136,16 @@ static int take_option(int option, struct server_options *options, struct err *e
     return set_number(
         &(struct number_option){"--follow-limit", 1, FOLLOW_LIMIT_MAX_S, &options->follow_limit_s}, optarg,
         err);
+  case SERVER_LEAVE_LIMIT:
+    return set_number(&(struct number_option){"--leave-limit", 0, LEAVE_LIMIT_MAX_S, &options->leave_limit_s},
+                      optarg, err);
   case SERVER_QUOTA:
     return quotas_add(&options->quotas, optarg, err) ? err_prefix(err, "--quota") : 0;
   case SERVER_QUOTAS:
     options->quota_file.path = optarg;
     return 0;
   case SERVER_MEMORY:
-    return size_parse(optarg, &options->memory_bytes)
-               ? 0
-               : err_set(err, ERR_INVALID, "--memory: '%s' is not an amount, as 8GB or 1.5GiB", optarg);
+    return set_memory(optarg, options, err);
   case SERVER_TLS:
     options->tls_folder = optarg;
     return 0;
@@ -175,6 +178,12 @@ static int set_role(const char *role, struct server_options *options, struct err
   if (!options->is_coordinator && !options->is_parameters)
     return err_set(err, ERR_INVALID, "--role: '%s' is none of coordinator, parameters, all", role);
   return 0;
+}
+
+static int set_memory(const char *text, struct server_options *options, struct err *err) {
+  return size_parse(text, &options->memory_bytes)
+             ? 0
+             : err_set(err, ERR_INVALID, "--memory: '%s' is not an amount, as 8GB or 1.5GiB", text);
 }
 
 static int set_log_format(const char *name, struct err *err) {
@@ -241,6 +250,8 @@ static int check_options(struct server_options *options, struct err *err) {
     return err->code;
   if (is_all && options->coordinator)
     return err_set(err, ERR_INVALID, "--coordinator is for --role=parameters");
+  if (options->is_coordinator && options->leave_limit_s)
+    return err_set(err, ERR_INVALID, "--leave-limit is for --role=parameters");
   if (!options->coordinator)
     options->coordinator = getenv("WEIR_COORDINATOR");
   if (!options->coordinator || !*options->coordinator)

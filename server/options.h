@@ -23,11 +23,12 @@ struct server_options {
   int wait_store_s;                   /* how long to try to open it; 0: for ever, below: not */
   int server_grace_s;                 /* how long a run waits for a lost server; 0: as usual */
   int follow_limit_s;                 /* a worker that follows a run for longer is named; 0: as usual */
-  int announce_fd;                    /* -1: none */
-  int threads;                        /* 0: as the machine suggests */
-  uint64_t memory_bytes;              /* that runs may take; 0: no bound */
-  struct quotas quotas;               /* of tenants; owned */
-  struct quota_file quota_file;       /* from which they are; path NULL: none */
+  int leave_limit_s;            /* how long blocks may take to move away at the end; 0: not waited for */
+  int announce_fd;              /* -1: none */
+  int threads;                  /* 0: as the machine suggests */
+  uint64_t memory_bytes;        /* that runs may take; 0: no bound */
+  struct quotas quotas;         /* of tenants; owned */
+  struct quota_file quota_file; /* from which they are; path NULL: none */
 };
 
 /* Fills options from arguments and environment. True if the program is to run; else *status is its exit

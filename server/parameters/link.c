@@ -14,7 +14,8 @@
 #include "server/parameters/load/run_loader.h"
 #include "server/parameters/watcher.h"
 
-enum { TELLER_PAUSE_MS = 20 };
+/* ANSWER_MS: a coordinator that has said nothing for so long to who asks to leave knows no other server. */
+enum { TELLER_PAUSE_MS = 20, ANSWER_MS = 3000 };
 
 struct link {
   struct link_options options;
@@ -32,6 +33,8 @@ struct link {
   bool is_member;
   bool is_behind;   /* a report waits, or may */
   bool is_draining; /* we are to be given no blocks */
+  bool is_leaving;  /* we have asked for that */
+  uint64_t asked_ns;
   bool is_stopping;
 };
 
@@ -80,6 +83,36 @@ struct link *link_start(const struct link_options *options) {
   return link;
 }
 
+/* The next Hello says the same to a coordinator that is not there now. */
+void link_ask_to_leave(struct link *link) {
+  Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
+  Weir__Leaving leaving = WEIR__LEAVING__INIT;
+  message.body_case = WEIR__MEMBER_MESSAGE__BODY_LEAVING;
+  message.leaving = &leaving;
+  pthread_mutex_lock(&link->lock);
+  log_event(LOG_INFO, "parameters", "asks_to_leave", "id=%s", link->id ? link->id : "");
+  link->is_leaving = true;
+  link->asked_ns = clock_now_ns();
+  if (link->is_member)
+    member_send(link->member, &message);
+  pthread_mutex_unlock(&link->lock);
+}
+
+bool link_may_leave(struct link *link) {
+  struct hosted_run **runs;
+  int n = run_table_list(link->options.runs, &runs);
+  uint64_t waited_ns;
+  bool is_refused;
+  for (int i = 0; i < n; i++)
+    hosted_run_put(runs[i]);
+  free(runs);
+  pthread_mutex_lock(&link->lock);
+  waited_ns = clock_now_ns() - link->asked_ns;
+  is_refused = link->is_member && !link->is_draining && waited_ns > ANSWER_MS * UINT64_C(1000000);
+  pthread_mutex_unlock(&link->lock);
+  return n == 0 || is_refused;
+}
+
 void link_stop(struct link *link) {
   struct member *member;
   pthread_mutex_lock(&link->lock);
@@ -116,6 +149,7 @@ static void link_on_hello(void *user, Weir__Hello *hello, struct arena *arena) {
   struct hosted_run **runs;
   int n = run_table_list(link->options.runs, &runs);
   pthread_mutex_lock(&link->lock);
+  link->is_draining |= link->is_leaving;
   hello->draining = link->is_draining;
   pthread_mutex_unlock(&link->lock);
   hello->runs = arena_new(arena, (size_t)n * sizeof *hello->runs);

@@ -26,6 +26,12 @@ struct link_options {
 
 struct link *link_start(const struct link_options *options);
 
+/* Asks the coordinator to move all blocks to other servers; runs go on meanwhile. Once. */
+void link_ask_to_leave(struct link *link);
+/* After it: whether there is nothing to wait for any more, since no run is here, or no other server can take
+   them. */
+bool link_may_leave(struct link *link);
+
 /* Leaves the coordinator, unloads every run and ends the threads. Reports that shards still make are dropped.
    Waits for the store's answer if a call to it is under way. */
 void link_stop(struct link *link);

@@ -85,6 +85,14 @@ void parameters_measure(void *user, struct metric_page *page) {
               (double)__atomic_load_n(&parameters->budgets.parts.bytes, __ATOMIC_RELAXED));
 }
 
+void parameters_ask_to_leave(struct parameters *parameters) {
+  link_ask_to_leave(parameters->link);
+}
+
+bool parameters_may_leave(struct parameters *parameters) {
+  return link_may_leave(parameters->link);
+}
+
 void parameters_leave(struct parameters *parameters) {
   if (parameters->link)
     link_stop(parameters->link);

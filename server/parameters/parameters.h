@@ -38,6 +38,12 @@ void parameters_join(struct parameters *parameters, struct rpc_client *client, c
 /* A source of metrics (struct metric_source), whose user is the role. Any thread, until parameters_free. */
 void parameters_measure(void *parameters, struct metric_page *page);
 
+/* After parameters_join: asks that other servers take all blocks, and returns at once. parameters_may_leave
+   says from then on whether there is nothing to wait for any more: no block is here, or no other server can
+   take what is. */
+void parameters_ask_to_leave(struct parameters *parameters);
+bool parameters_may_leave(struct parameters *parameters);
+
 /* Leaves the coordinator and unloads every run: parked calls are finished with CANCELLED. Before
    rpc_server_stop, which waits for them. */
 void parameters_leave(struct parameters *parameters);

@@ -61,6 +61,49 @@ def test_blocks_leave_a_server_that_drains_and_no_step_is_computed_twice():
         assert f"run={run}" in runs.cluster.servers[0][0].output() and first != second
 
 
+def test_a_server_that_is_ended_hands_its_blocks_over_first_where_it_may_take_the_time():
+    with Folder() as folder, Held(folder, 1, STOP, 1) as runs:
+        runs.cluster.server_options = ("--leave-limit", 3600)
+        runs.cluster.add_server()
+        runs.cluster.all_join()
+        runs.submit("some")
+        stands(runs, "some")
+        last, (leaving, _) = ids(runs)[1], runs.cluster.servers.pop()
+        leaving.send(signal.SIGTERM)
+        wait_for(lambda: f"its blocks leave {last} (" in runs.status("some")["message"], "the message")
+        workers_stand(runs)
+        runs.gate.open()
+        assert leaving.wait() == 0, leaving.output()[-2000:]
+        runs.ends("some")
+        steps = [event["step"] for event in read_metrics(runs.metrics["some"]) if event["event"] == "step"]
+        assert steps == list(range(STEPS)), "a step was computed twice"
+        assert runs.status("some")["incarnation"] == 1
+
+
+def test_a_server_that_is_ended_does_not_wait_where_nobody_can_take_its_blocks_or_a_second_signal_comes():
+    with Folder() as folder, Held(folder, 1, STOP, 0) as runs:
+        runs.cluster.server_options = ("--leave-limit", 3600)
+        runs.cluster.add_server()
+        runs.submit("some")
+        stands(runs, "some")
+        last, (leaving, _) = ids(runs)[0], runs.cluster.servers[0]
+        leaving.send(signal.SIGTERM)
+        assert leaving.wait() == 0, leaving.output()[-2000:]
+        assert f" asks_to_leave id={last}" in leaving.output() and " leaves_with_blocks " not in leaving.output()
+        runs.cluster.restart_server(0)
+        runs.cluster.add_server()
+        runs.cluster.all_join()
+        wait_for(lambda: runs.status("some")["state"] == "running" and runs.status("some")["workers"], "the run to go on")
+        leaving = runs.cluster.servers[0][0]
+        leaving.send(signal.SIGTERM)
+        wait_for(lambda: " parameters drain " in leaving.output(), "the server to be drained")
+        leaving.send(signal.SIGTERM)
+        assert leaving.wait() == 0 and " leaves_with_blocks " in leaving.output(), leaving.output()[-2000:]
+        runs.cluster.restart_server(0)
+        runs.gate.open()
+        runs.ends("some")
+
+
 def test_new_runs_are_not_placed_on_a_server_that_drains():
     with fleet() as runs:
         second = ids(runs)[1]

@@ -34,6 +34,7 @@ static void member_message(struct coordinator *coordinator, struct member *membe
 static void member_beats(struct coordinator *coordinator, struct member *member,
                          const Weir__Heartbeat *heartbeat);
 static void worker_leaving(struct member *worker);
+static void server_leaving(struct coordinator *coordinator, struct member *server);
 static void member_drain(struct coordinator *coordinator, const char *id);
 static void excuse_members(struct coordinator *coordinator);
 static void close_missing(struct coordinator *coordinator);
@@ -213,7 +214,10 @@ static void member_message(struct coordinator *coordinator, struct member *membe
     coordinator_written(coordinator, member, message->written);
     break;
   case WEIR__MEMBER_MESSAGE__BODY_LEAVING:
-    worker_leaving(member);
+    if (member->role == WEIR__ROLE__SERVER)
+      server_leaving(coordinator, member);
+    else
+      worker_leaving(member);
     break;
   case WEIR__MEMBER_MESSAGE__BODY_GROUP_FAILED:
     coordinator_group_failed(coordinator, member, message->group_failed);
@@ -263,6 +267,14 @@ static void member_drain(struct coordinator *coordinator, const char *id) {
       worker_leaving(member);
     coordinator_order_drain(coordinator, member);
   }
+}
+
+/* Without an answer it knows that there is no other one. */
+static void server_leaving(struct coordinator *coordinator, struct member *server) {
+  if (!coordinator_has_other_server(coordinator, server->id))
+    return;
+  coordinator_server_drain(server);
+  coordinator_order_drain(coordinator, server);
 }
 
 static void worker_leaving(struct member *worker) {

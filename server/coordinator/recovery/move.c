@@ -41,14 +41,20 @@ static int check_known(const struct coordinator *coordinator, const struct viewe
                  near ? "; did you mean '" : "", near ? near : "", near ? "'?" : ":", kind);
 }
 
+bool coordinator_has_other_server(const struct coordinator *coordinator, const char *id) {
+  for (int i = 0; i < coordinator->n_members; i++)
+    if (strcmp(coordinator->members[i]->id, id) != 0 &&
+        coordinator_may_own_blocks(coordinator, coordinator->members[i], true))
+      return true;
+  return false;
+}
+
 int coordinator_check_drain(const struct coordinator *coordinator, const struct viewer *viewer,
                             Weir__Role role, const char *id, struct err *err) {
   if (check_known(coordinator, viewer, role, id, err) || role == WEIR__ROLE__WORKER)
     return err->code;
-  for (int i = 0; i < coordinator->n_members; i++)
-    if (strcmp(coordinator->members[i]->id, id) != 0 &&
-        coordinator_may_own_blocks(coordinator, coordinator->members[i], true))
-      return 0;
+  if (coordinator_has_other_server(coordinator, id))
+    return 0;
   return err_set(err, ERR_INVALID,
                  "%s is the last server: no other one can take its blocks, so start another one first", id);
 }

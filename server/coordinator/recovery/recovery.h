@@ -57,6 +57,8 @@ void coordinator_mates_told(struct member *worker, const Weir__RunCounters *coun
    another one. Errors: NOT_FOUND, with what may have been meant; DENIED; INVALID. */
 int coordinator_check_drain(const struct coordinator *coordinator, const struct viewer *viewer,
                             Weir__Role role, const char *id, struct err *err);
+/* Whether there is another server than that one to take blocks. */
+bool coordinator_has_other_server(const struct coordinator *coordinator, const char *id);
 /* No run is given the server any more, and those that have it move. */
 void coordinator_server_drain(struct member *server);
 /* Decides whether the run moves off servers that drain, and rolls it back once a checkpoint has all of it. */

@@ -209,6 +209,30 @@ static void a_successor_goes_on_draining(void **state) {
   assert_int_equal(f->told[S2_AGAIN + 1].load_servers, 1);
 }
 
+static void a_server_that_asks_to_leave_is_drained_and_told_so(void **state) {
+  struct core_fixture *f = *state;
+  core_run_begin(f, 1);
+  reports_steps(f, S1, RUN, 0, DONE);
+  member_drains(f, S2);
+  assert_int_equal(f->told[S2].drains, 1);
+  assert_true(server_row(f, "server-2").draining);
+  assert_int_equal(f->told[S2].write_step, f->told[W1].hold);
+  reports_steps(f, S1, RUN, DONE, f->told[S2].write_step);
+  core_run_checkpoint(f);
+  assert_moved(f, f->told[S2].write_step);
+}
+
+/* It knows by the silence that there is nobody to take its blocks. */
+static void the_last_server_that_asks_to_leave_is_not_drained(void **state) {
+  struct core_fixture *f = *state;
+  core_run_begin(f, 1);
+  member_drains(f, S2);
+  member_drains(f, S1);
+  assert_int_equal(f->told[S2].drains, 1);
+  assert_int_equal(f->told[S1].drains, 0);
+  assert_false(server_row(f, "server-1").draining);
+}
+
 static void bad_input_is_named(void **state) {
   struct core_fixture *f = *state;
   struct err err = ERR_NONE;
@@ -277,6 +301,8 @@ int main(void) {
       TEST(new_runs_are_not_placed_there),
       TEST(a_run_stays_while_the_others_have_no_room),
       TEST(a_successor_goes_on_draining),
+      TEST(a_server_that_asks_to_leave_is_drained_and_told_so),
+      TEST(the_last_server_that_asks_to_leave_is_not_drained),
       TEST(bad_input_is_named),
       TEST(what_is_late_while_workers_stand_is_not_given_to_others),
       TEST(a_run_that_pauses_meanwhile_pauses),

@@ -18,6 +18,7 @@ import threading
 import time
 import urllib.request
 
+import scraping
 from engine import Engine, skip_if_offline
 from formats import CHANNELS, PIXELS, SIDE, png
 from gate import Gate
@@ -27,6 +28,7 @@ from test_tls import PREFACE
 IMAGES = ("weir", "weir-redis", "weir-data")
 IMAGE_BYTES_MAX = 100_000_000  # above the base
 STEPS = 300
+HTTP = 9464  # the port of /metrics
 STEPS_WHILE_KILLED = 40  # at most: then the run stands still until it is looked at
 SPEC = f"""name: compose
 model: {{onnx: /examples/fashion-mnist.onnx, loss: cross_entropy}}
@@ -286,13 +288,16 @@ def test_each_container_has_the_secrets_of_its_role_alone():
 def test_plaintext_is_refused_on_every_port():
     """And so is a client without a certificate."""
     compose = Compose.get()
-    wanted = {"redis": {6379}, "coordinator": {7070}, "standby": {7070}, "server": {7071}, "worker": {7072}}
+    wanted = {"redis": {6379}, "coordinator": {7070, HTTP}, "standby": {7070, HTTP}, "server": {7071, HTTP}, "worker": {7072, HTTP}}
     for service, ports in wanted.items():
         for container in compose.containers(service):
             address = next(iter(container["NetworkSettings"]["Networks"].values()))["IPAddress"]
             found = wait_for(lambda: ports_of(container["State"]["Pid"]), f"the ports of a {service}")
             assert found == ports, (service, found)
-            for port in found:
+            if HTTP in found:
+                assert scraping.ask((address, HTTP), tls="")[0] == 403, service
+                assert not talk(address, HTTP, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").startswith(b"HTTP"), service
+            for port in found - {HTTP}:
                 for words in (PREFACE, b"PING\r\n" * 8):
                     heard = talk(address, port, words)
                     assert not heard.startswith(b"\0\0") and b"PONG" not in heard and b"NOAUTH" not in heard, (service, port, heard)
@@ -301,6 +306,15 @@ def test_plaintext_is_refused_on_every_port():
     done = subprocess.run([program("weir"), "runs", "--coordinator", f"127.0.0.1:{compose.ports[0]}"], capture_output=True, text=True,
                           timeout=PATIENCE)
     assert done.returncode == 3 and "does one end lack --tls" in done.stderr, done
+
+
+def test_every_role_tells_metrics_to_who_shows_a_certificate():
+    compose = Compose.get()
+    for service, metric in (("coordinator", "weir_coordinator_leading"), ("standby", "weir_coordinator_leading"), ("server", "weir_server_runs"),
+                            ("worker", "weir_worker_runs")):
+        for container in compose.containers(service):
+            address = next(iter(container["NetworkSettings"]["Networks"].values()))["IPAddress"]
+            assert metric in scraping.scrape((address, HTTP), tls=compose.tls, name="member.weir"), service
 
 
 def ports_of(pid):

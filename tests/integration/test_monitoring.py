@@ -293,6 +293,32 @@ def test_prometheus_scrapes_each_program_and_answers_what_the_dashboard_asks():
                         wait_for(lambda: query(address, text), f"an answer to {text}")
 
 
+def test_prometheus_finds_each_role_in_containers_by_the_certificate_of_a_member():
+    """By the files of docker/prometheus, with folders and targets of this machine in place of those of containers."""
+    with Folder() as folder:
+        authority, address = Authority(folder), own_address()
+        where = os.path.join(ROOT, "docker", "prometheus")
+        names = sorted(os.listdir(where))
+        assert names == ["compose.yml", "kubernetes.yml"]
+        with Cluster(folder, servers=0, workers=0, options=(*HTTP, "--tls", authority.folder("coordinator"))) as cluster:
+            cluster.server_options = (*HTTP, "--tls", authority.folder("server"))
+            cluster.add_server()
+            cluster.add_worker(options=(*HTTP, "--tls", authority.folder("worker")))
+            targets = [f"{host}:{port}" for host, port in sum(addresses(cluster).values(), [])]
+            static = f"static_configs: [{{targets: {json.dumps(targets)}}}]\n    scrape_interval: 1s"  # Debian's knows no Kubernetes
+            for name in names:
+                with open(os.path.join(where, name)) as file:
+                    text = re.sub(r"/run/weir(-prometheus|/tls)", authority.folder("client"), file.read())
+                text, found = re.subn(r"(?:dns|kubernetes)_sd_configs: \[.*\]", static, text)
+                assert found == 1, name
+                done = subprocess.run([scraping.tool("promtool"), "check", "config", folder.file(name, text)], capture_output=True, text=True,
+                                      check=False)
+                assert done.returncode == 0, done.stdout + done.stderr
+            with Process(scraping.tool("prometheus"), "--config.file", folder.file("compose.yml"), "--storage.tsdb.path", folder.file("tsdb"),
+                         "--web.listen-address", address):
+                wait_for(lambda: query(address, "sum(up)") == [len(targets)], "each role to be scraped")
+
+
 def assert_line(text):
     line = json.loads(text)
     assert list(line)[:4] == ["time", "level", "subsystem", "event"], text

@@ -10,7 +10,7 @@ PACKAGES = build-essential pkg-config git libgrpc-dev libprotobuf-c-dev protobuf
 DEMO_PACKAGES = dataset-fashion-mnist
 FUZZ_PACKAGES = clang libclang-rt-14-dev
 CHECK_PACKAGES = libcmocka-dev redis-server redis-sentinel openssl libonnx-testdata clang-format cppcheck python3 python3-venv iproute2 \
-  mandoc zsh fish prometheus chromium-headless-shell
+  mandoc zsh fish chromium-headless-shell
 # Only root can test containers; an engine that is there already is not replaced by another.
 ifeq ($(shell id -u),0)
   CHECK_PACKAGES += $(shell type dockerd >/dev/null 2>&1 || echo docker.io) docker-compose iptables debootstrap
@@ -138,6 +138,13 @@ build/venv/.done: tests/requirements.txt
 	$(Q)rm -rf build/venv; python3 -m venv build/venv && build/venv/bin/pip -q install -r $< 2>build/venv/log && \
 	touch $@ || { tail -n 1 build/venv/log; rm -rf build/venv; echo "make: the tests that need $< are skipped"; } >&2
 
+# Prometheus, unpacked where it is not installed: Debian's package would start a service, now and at each boot.
+build/prometheus/.done:
+	@echo "  APT   build/prometheus"
+	$(Q)mkdir -p $(@D) && cd $(@D) && { type prometheus promtool || { rm -f *.deb && { apt-get -q download prometheus || \
+	  { apt-get -q update && apt-get -q download prometheus; }; } && dpkg-deb -x prometheus_*.deb . && rm *.deb; }; } >log 2>&1 && \
+	touch .done || { tail -n 1 $(@D)/log; echo "make: the tests that need prometheus are skipped"; } >&2
+
 # REPEAT=20: rounds, all but the first of tests for which the machine's speed could matter (TIMED=1: the first, too);
 # ONLY="store lease": programs by name. More at a time than there are cores: most of them wait most of the time.
 RUN_TESTS = WEIR_BUILD_DIR=$(B) python3 tests/run.py --jobs=$(or $(JOBS),$$((3 * $$(nproc)))) --repeat=$(or $(REPEAT),1) \
@@ -147,7 +154,7 @@ LONGEST = $(patsubst %,tests/integration/test_%.py,compose silence hold groups f
 QUICK = contract bad_input same_hash recovery checkpoints outputs trace
 check: deps-check ## all tests, and the habits that a program can check (REPEAT=20 ONLY="store lease")
 	@$(MAKE) --no-print-directory -j$$(nproc) all tests
-	@$(MAKE) --no-print-directory build/venv/.done build/python/.done
+	@$(MAKE) --no-print-directory build/venv/.done build/python/.done build/prometheus/.done
 	@$(RUN_TESTS) $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/integration/test_*.py)) tests/gpu/test_*.py \
 	  $(sort $(filter-out $(BESIDE),$(TESTS))) -- tests/lint.py $(BESIDE) tests/simulation/test_*.py
 

@@ -63,9 +63,9 @@ def total(metrics, name):
 
 def tool(name):
     """promtool, prometheus."""
-    path = shutil.which(name)
+    path = shutil.which(name, path=os.pathsep.join((os.environ["PATH"], os.path.join(ROOT, "build", "prometheus", "usr", "bin"))))
     if not path:
-        raise Skip("prometheus is not installed")
+        raise Skip("prometheus is neither installed nor in build/prometheus")
     return path
 
 

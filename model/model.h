@@ -50,6 +50,10 @@ struct block {
   uint32_t group; /* of its parameters */
 };
 
+/* f32s of what workers push of the block for a step: as many as it has; where they take several between two
+   versions, the block with the metrics has those of each behind that. inner_steps: so many; 0: one. */
+uint32_t block_part_elems(const struct block *block, uint32_t inner_steps);
+
 struct model {
   struct graph *train; /* forward, loss and backward of one microbatch */
   struct graph *eval;  /* forward and loss in inference form, same batch */

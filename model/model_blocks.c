@@ -57,3 +57,8 @@ void model_cut_blocks(struct model *model) {
   cut.blocks = model->blocks = arena_new(&model->train->arena, count.n * sizeof *model->blocks);
   cut_model(model, &cut);
 }
+
+uint32_t block_part_elems(const struct block *block, uint32_t inner_steps) {
+  bool has_metrics = block->kind == BLOCK_STATISTICS && block->begin == 0;
+  return block->elems + (has_metrics ? inner_steps * METRICS : 0);
+}

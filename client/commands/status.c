@@ -12,6 +12,7 @@
 
 static void status_print(const Weir__RunInfo *info);
 static void status_print_numbers(const Weir__RunInfo *info);
+static void status_print_replicas(const Weir__RunInfo *info);
 static void status_print_checkpoints(const Weir__RunInfo *info);
 static void status_print_cluster(const Weir__RunInfo *info);
 
@@ -54,7 +55,16 @@ static void status_print(const Weir__RunInfo *info) {
   if (info->executors > info->useful_executors && info->useful_executors > 0)
     printf("note: %u of the %u executors have nothing to do: a step has %u microbatches\n",
            info->executors - info->useful_executors, info->executors, info->useful_executors);
+  status_print_replicas(info);
   stages_table_print(stdout, info->staged_workers, info->n_staged_workers);
+}
+
+/* A replica is computed by one worker. */
+static void status_print_replicas(const Weir__RunInfo *info) {
+  const Weir__LocalSpec *local = info->spec && info->spec->train ? info->spec->train->local : NULL;
+  if (local && info->workers > local->replicas)
+    printf("note: %u of the %u workers stand by: train.local.replicas is %u\n",
+           info->workers - local->replicas, info->workers, local->replicas);
 }
 
 static void status_print_patience(const Weir__Patience *patience, const Weir__EarlyStoppingSpec *spec) {

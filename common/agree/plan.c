@@ -14,6 +14,10 @@ static const uint64_t STREAM_SPLIT = UINT64_MAX - 2;
 /* 0.29 * 100 is 28.999... as f64, and means 29. */
 static const double ROUNDING = 1e-6;
 
+static uint64_t least(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
+
 void plan_split(const Weir__DataSpec *data, uint64_t samples, uint64_t *train, uint64_t *eval) {
   double first = floor(data->split[0] * (double)samples + ROUNDING);
   *train = first < (double)samples ? (uint64_t)first : samples;
@@ -24,18 +28,44 @@ uint64_t plan_epochs_end(double epochs, uint64_t train_samples, uint32_t batch) 
   return (uint64_t)floor(epochs * (double)train_samples / batch);
 }
 
+uint32_t plan_units(const struct plan *plan) {
+  return plan->replicas ? plan->replicas : plan->microbatches;
+}
+
+uint32_t plan_unit_microbatches(const struct plan *plan) {
+  return plan->microbatches / plan_units(plan);
+}
+
+uint64_t plan_boundary(const struct plan *plan, uint64_t version) {
+  uint64_t rest = plan->inner_steps ? version % plan->inner_steps : 0;
+  return rest && version < plan->steps ? least(version + plan->inner_steps - rest, plan->steps) : version;
+}
+
+int plan_check_version(const struct plan *plan, const char *key, uint64_t version, struct err *err) {
+  uint64_t next = plan_boundary(plan, version);
+  if (next == version)
+    return 0;
+  return err_set(err, ERR_INVALID,
+                 "%s: there will be no version %" PRIu64 ", train.local.inner_steps is %u: name %" PRIu64
+                 " or %" PRIu64,
+                 key, version, plan->inner_steps, version / plan->inner_steps * plan->inner_steps, next);
+}
+
 /* A key's epochs. */
 static int find_end(const struct plan *plan, const char *key, double epochs, uint64_t *version,
                     struct err *err) {
-  *version = plan_epochs_end(epochs, plan->train_samples, plan->batch);
+  *version = plan_boundary(plan, plan_epochs_end(epochs, plan->train_samples, plan->batch));
   return *version > 0 ? 0
                       : err_set(err, ERR_INVALID, "%s: %g epochs of %" PRIu64 " samples make no batch of %u",
                                 key, epochs, plan->train_samples, plan->batch);
 }
 
 static int read_eval_at(struct plan *plan, const Weir__EvalSpec *eval, struct err *err) {
-  for (size_t i = 0; eval && i < eval->n_at; i++)
+  for (size_t i = 0; eval && i < eval->n_at; i++) {
     plan->eval_at[plan->n_eval_at++] = eval->at[i];
+    if (plan_check_version(plan, "eval.at", eval->at[i], err))
+      return err->code;
+  }
   for (size_t i = 0; eval && i < eval->n_at_epochs; i++)
     if (find_end(plan, "eval.at_epochs", eval->at_epochs[i], &plan->eval_at[plan->n_eval_at++], err))
       return err->code;
@@ -65,7 +95,7 @@ void plan_fix_hold(const struct plan *plan, Weir__TrainSpec *train) {
   if (!train->has_hold_epochs)
     return;
   train->has_hold = true;
-  train->hold = plan_epochs_end(train->hold_epochs, plan->train_samples, plan->batch);
+  train->hold = plan_boundary(plan, plan_epochs_end(train->hold_epochs, plan->train_samples, plan->batch));
   train->has_hold_epochs = false;
 }
 
@@ -77,6 +107,8 @@ int plan_init(struct plan *plan, const Weir__RunSpec *spec, uint64_t train_sampl
                         .batch = train->batch,
                         .microbatches = train->microbatches,
                         .microbatch_samples = train->batch / train->microbatches,
+                        .replicas = train->local ? train->local->replicas : 0,
+                        .inner_steps = train->local ? train->local->inner_steps : 0,
                         .eval_every_steps =
                             spec->eval && spec->eval->has_every_steps ? spec->eval->every_steps : 0,
                         .checkpoint_every_steps = spec->checkpoint ? spec->checkpoint->every_steps : 0,
@@ -119,12 +151,17 @@ static bool is_evaluated_besides(const struct plan *plan, uint64_t version) {
   return false;
 }
 
+/* As if there was every version. */
+static uint64_t next_wanted(const struct plan *plan, uint64_t from);
+
 bool plan_evaluates(const struct plan *plan, uint64_t version) {
   uint64_t epochs;
   if (plan->eval_samples == 0 || version > plan->steps)
     return false;
   if (version == plan->steps || version == 0)
     return version == plan->steps;
+  if (plan->inner_steps)
+    return version % plan->inner_steps == 0 && next_wanted(plan, version + 1 - plan->inner_steps) <= version;
   if (is_evaluated_besides(plan, version))
     return true;
   if (plan->eval_every_steps)
@@ -132,10 +169,6 @@ bool plan_evaluates(const struct plan *plan, uint64_t version) {
   epochs =
       ((version + 1) * plan->batch - 1) / plan->train_samples; /* whole epochs before version + 1 begins */
   return epochs > 0 && epochs * plan->train_samples / plan->batch == version;
-}
-
-static uint64_t least(uint64_t a, uint64_t b) {
-  return a < b ? a : b;
 }
 
 /* The lowest multiple from `from` on; UINT64_MAX where that is no number. */
@@ -152,16 +185,23 @@ static uint64_t next_epoch(const struct plan *plan, uint64_t from) {
   return epochs * plan->train_samples / plan->batch;
 }
 
-uint64_t plan_next_evaluated(const struct plan *plan, uint64_t from) {
-  uint64_t next;
-  if (plan->eval_samples == 0 || from > plan->steps)
-    return UINT64_MAX;
-  from = from ? from : 1;
-  next = plan->eval_every_steps ? next_multiple(plan->eval_every_steps, from) : next_epoch(plan, from);
+static uint64_t next_wanted(const struct plan *plan, uint64_t from) {
+  uint64_t next =
+      plan->eval_every_steps ? next_multiple(plan->eval_every_steps, from) : next_epoch(plan, from);
   for (uint32_t i = 0; i < plan->n_eval_at; i++)
     if (plan->eval_at[i] >= from)
       next = least(next, plan->eval_at[i]);
   return least(next, plan->steps);
+}
+
+/* What is wanted after the version before counts for the one that comes. */
+uint64_t plan_next_evaluated(const struct plan *plan, uint64_t from) {
+  if (plan->eval_samples == 0 || from > plan->steps)
+    return UINT64_MAX;
+  from = from ? from : 1;
+  if (!plan->inner_steps)
+    return next_wanted(plan, from);
+  return plan_boundary(plan, next_wanted(plan, (from - 1) / plan->inner_steps * plan->inner_steps + 1));
 }
 
 int plan_check_hold(const struct plan *plan, uint64_t hold, struct err *err) {
@@ -169,6 +209,8 @@ int plan_check_hold(const struct plan *plan, uint64_t hold, struct err *err) {
     return err_set(err, ERR_INVALID,
                    "train.hold: there will be no version %" PRIu64 ", the run's last is %" PRIu64, hold,
                    plan->steps);
+  if (plan_check_version(plan, "train.hold", hold, err))
+    return err->code;
   if (plan->eval_samples == 0 || plan_evaluates(plan, hold))
     return 0;
   return err_set(err, ERR_INVALID,

@@ -19,6 +19,8 @@ struct plan {
   uint32_t batch;                       /* samples a step */
   uint32_t microbatches;                /* V */
   uint32_t microbatch_samples;          /* batch / V */
+  uint32_t replicas;                    /* of mode local; else 0 */
+  uint32_t inner_steps;                 /* likewise: between two versions; else 0 */
   uint64_t eval_every_steps;            /* 0: after each epoch */
   uint64_t eval_at[PLAN_EVAL_AT_MAX];   /* [n_eval_at], the lowest first: evaluated besides */
   uint32_t n_eval_at;
@@ -54,14 +56,25 @@ void plan_fix_hold(const struct plan *plan, Weir__TrainSpec *train);
 
 bool plan_is_known(const struct plan *plan); /* false of a zeroed one */
 
+/* What workers are given to compute of a step, and hand over parts of: microbatches; in mode local replicas.
+ */
+uint32_t plan_units(const struct plan *plan);
+uint32_t plan_unit_microbatches(const struct plan *plan); /* of each unit, one after another */
+
+/* The lowest version from `version` (0..S) on that there will be: itself, but in mode local. */
+uint64_t plan_boundary(const struct plan *plan, uint64_t version);
+/* Of a version (0..S) that a key names. Errors: INVALID, with the two around it, where there will be none. */
+int plan_check_version(const struct plan *plan, const char *key, uint64_t version, struct err *err);
+
 /* True if version v (0..S) is evaluated: S, or v > 0 that is floor(e * N / batch) for a whole epoch e, or a
-   multiple of eval_every_steps, or one of eval_at. False for every v without an eval set. */
+   multiple of eval_every_steps, or one of eval_at; where there is no such version, the next that there is.
+   False for every v without an eval set. */
 bool plan_evaluates(const struct plan *plan, uint64_t version);
 /* The lowest version from `from` on that is evaluated; UINT64_MAX: none is. */
 uint64_t plan_next_evaluated(const struct plan *plan, uint64_t from);
 
-/* Whether the run may be held at the version: not behind its end and, where there is an eval set, only where
-   it is evaluated. Errors: INVALID, naming train.hold and the evaluated versions around it. */
+/* Whether the run may be held at the version: not behind its end, where there is such a version and, with an
+   eval set, only where it is evaluated. Errors: INVALID, naming train.hold and the versions around it. */
 int plan_check_hold(const struct plan *plan, uint64_t hold, struct err *err);
 
 uint64_t plan_epoch(const struct plan *plan, uint64_t step); /* of the step's first sample, from 0 */

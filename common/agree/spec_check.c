@@ -7,6 +7,7 @@
 #include "common/agree/patterns.h"
 #include "common/agree/plan.h"
 #include "common/agree/spec.h"
+#include "common/agree/spec_local.h"
 #include "common/agree/tree.h"
 #include "common/base/memory.h"
 
@@ -244,6 +245,8 @@ static int check_train(const Weir__TrainSpec *train, bool has_eval, struct err *
     return err->code;
   if (check_clipping(train, err) || (train->average && check_average(train->average, err)))
     return err->code;
+  if (train->local && spec_local_check(train, err))
+    return err->code;
   return check_optimizer(train->optimizer, err);
 }
 
@@ -341,16 +344,22 @@ static int check_epochs(const Weir__RunSpec *spec, struct err *err) {
 static int check_versions(const Weir__RunSpec *spec, struct err *err) {
   const Weir__TrainSpec *train = spec->train;
   size_t n_at = spec->eval ? spec->eval->n_at : 0;
-  struct plan plan = {.train_samples = 1, .batch = train->batch, .steps = UINT64_MAX};
+  struct plan plan = {.train_samples = 1,
+                      .batch = train->batch,
+                      .steps = UINT64_MAX,
+                      .inner_steps = train->local ? train->local->inner_steps : 0};
   if (n_at && train->has_steps && spec->eval->at[n_at - 1] > train->steps)
     return err_set(err, ERR_INVALID, "eval.at: there will be no version %llu, the run's last is %llu",
                    (unsigned long long)spec->eval->at[n_at - 1], (unsigned long long)train->steps);
+  if (train->has_steps)
+    plan.steps = train->steps;
+  for (size_t i = 0; i < n_at && train->has_steps; i++)
+    if (plan_check_version(&plan, "eval.at", spec->eval->at[i], err))
+      return err->code;
   if (!train->has_hold)
     return ERR_OK;
   if (train->hold == 0)
     return spec_bad(err, "train.hold", "must be at least 1: version 0 is the model as it is");
-  if (train->has_steps)
-    plan.steps = train->steps;
   if (spec_evaluates(spec) && spec->eval && spec->eval->has_every_steps && !spec->eval->n_at_epochs) {
     plan.eval_samples = 1;
     plan.eval_every_steps = spec->eval->every_steps;
@@ -425,6 +434,8 @@ static void add_defaults(Weir__RunSpec *spec) {
     spec->checkpoint->has_every_seconds = true;
     spec->checkpoint->every_seconds = CHECKPOINT_EVERY_SECONDS;
   }
+  if (spec->train->local)
+    spec_local_add_outer(spec->train->local);
   if (!spec->train->schedule) {
     spec->train->schedule = mem_new(sizeof *spec->train->schedule);
     weir__schedule_spec__init(spec->train->schedule);

@@ -30,9 +30,10 @@ struct mode_part {
 
 /* How much is kept at a time, where all are as far apart as the mode lets them be. */
 struct mode_bounds {
-  uint32_t versions; /* of a block, on its server */
-  uint32_t rounds;   /* steps that are not over: a server takes parts of them, a worker computes them */
-  uint32_t sets;     /* versions of all weights, on a worker: the one that fills included */
+  uint32_t versions;     /* of a block, on its server */
+  uint32_t rounds;       /* steps that are not over: a server takes parts of them, a worker computes them */
+  uint32_t sets;         /* versions of all weights, on a worker: the one that fills included */
+  uint32_t replica_sets; /* of all weights, on a worker, that are no versions */
 };
 
 struct mode_def {
@@ -54,6 +55,9 @@ struct mode_def {
   /* The first version from `version` on at which a run may stand, be written into a checkpoint, or be
      evaluated. */
   uint64_t (*boundary)(const Weir__TrainSpec *train, uint64_t version);
+  /* How many steps one update of the servers is worth: versions are multiples of it, and the run's last.
+     NULL: one. A step then is the update of the version of its number. */
+  uint64_t (*stride)(const Weir__TrainSpec *train);
   struct mode_bounds (*bounds)(const Weir__TrainSpec *train);
 };
 
@@ -61,6 +65,7 @@ struct mode_def {
 struct mode {
   const struct mode_def *def;
   const Weir__TrainSpec *train; /* which outlives it */
+  uint64_t last;                /* the run's last version; 0: not known yet */
 };
 
 /* The name is known and the mode accepts the spec. Errors: INVALID, for an unknown name with those known. */
@@ -75,6 +80,13 @@ uint64_t mode_answer(const struct mode *mode, uint64_t wanted, uint64_t newest);
 uint64_t mode_oldest(const struct mode *mode, uint64_t complete);
 uint64_t mode_boundary(const struct mode *mode, uint64_t version);
 struct mode_bounds mode_bounds(const struct mode *mode);
+
+/* The version after that one. */
+uint64_t mode_next(const struct mode *mode, uint64_t version);
+/* How many versions are made until that one is there: its place among all. */
+uint64_t mode_count(const struct mode *mode, uint64_t version);
+/* Whether there is, or will be, a version of that number. */
+bool mode_makes(const struct mode *mode, uint64_t version);
 
 /* The version that the last part of a step brings to its worker: what the step after it is computed from. */
 uint64_t mode_reply(const struct mode *mode, uint64_t step);

@@ -24,7 +24,7 @@ int mode_check(const Weir__RunSpec *spec, struct err *err) {
 }
 
 struct mode mode_of(const Weir__RunSpec *spec) {
-  struct mode mode = {def_find(&modes, spec->train->mode), spec->train};
+  struct mode mode = {.def = def_find(&modes, spec->train->mode), .train = spec->train};
   CHECK(mode.def);
   return mode;
 }

@@ -1,27 +1,27 @@
 /* Synchronous steps: version s + 1 is made once, from version s and the parts of all microbatches, all of
    them computed at version s. */
-#include "common/modes/mode.h"
+#include "common/modes/sync.h"
 
-static uint64_t sync_version(const Weir__TrainSpec *train, uint64_t step) {
+uint64_t sync_version(const Weir__TrainSpec *train, uint64_t step) {
   (void)train;
   return step;
 }
 
 /* One of a later step than its block is at would have been computed from weights that do not exist. So would
    one of the block's step while another block is behind. */
-static enum mode_arrival sync_arrive(const Weir__TrainSpec *train, const struct mode_part *part) {
+enum mode_arrival sync_arrive(const Weir__TrainSpec *train, const struct mode_part *part) {
   (void)train;
   if (part->step < part->version)
     return MODE_PART_IS_LATE;
   return part->step > part->lowest ? MODE_PART_IS_EARLY : MODE_PART_IS_ADDED;
 }
 
-static uint64_t sync_answer(const Weir__TrainSpec *train, uint64_t wanted, uint64_t newest) {
+uint64_t sync_answer(const Weir__TrainSpec *train, uint64_t wanted, uint64_t newest) {
   (void)train, (void)newest;
   return wanted;
 }
 
-static uint64_t sync_oldest(const Weir__TrainSpec *train, uint64_t complete) {
+uint64_t sync_oldest(const Weir__TrainSpec *train, uint64_t complete) {
   (void)train;
   return complete;
 }

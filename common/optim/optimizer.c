@@ -26,7 +26,7 @@ const struct optimizer_def *optimizer_at(int index) {
   return def_at(&optimizers, index);
 }
 
-static int settle_options(Weir__OptimizerSpec *spec, const char *path, struct err *err) {
+int optimizer_settle_at(Weir__OptimizerSpec *spec, const char *path, struct err *err) {
   static const char *const shared[] = {"name", "lr", "params", "frozen", "groups", NULL};
   const struct optimizer_def *optimizer = optimizer_find(spec->name);
   char known[DEF_NAMES_SIZE];
@@ -42,7 +42,7 @@ static int settle_options(Weir__OptimizerSpec *spec, const char *path, struct er
 
 int optimizer_settle(Weir__OptimizerSpec *spec, struct err *err) {
   Weir__OptimizerSpec base;
-  if (settle_options(spec, "train.optimizer", err))
+  if (optimizer_settle_at(spec, "train.optimizer", err))
     return err->code;
   base = *spec;
   base.n_groups = 0; /* a group takes over the options alone */
@@ -51,7 +51,7 @@ int optimizer_settle(Weir__OptimizerSpec *spec, struct err *err) {
     char path[PARAM_GROUP_PATH_SIZE];
     message_free(spec->groups[g]);
     spec->groups[g] = group;
-    if (settle_options(group, param_group_path(g, path), err))
+    if (optimizer_settle_at(group, param_group_path(g, path), err))
       return err->code;
   }
   return 0;

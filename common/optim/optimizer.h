@@ -22,7 +22,7 @@ enum { OPTIMIZER_PHASES_MAX = 2, OPTIMIZER_WINDOWS_MAX = 12 };
 
 /* One update of one block, or of one piece of it where the row asks for sums over tensors. Nothing aliases,
    but next_slots and slots, which are the same memory but where a checkpoint or a fork still refers to the
-   slots: an element is written after it was read. */
+   slots, and of rows without phases maybe out and weights: an element is written after it was read. */
 struct optimizer_update {
   uint64_t step; /* from 0, since the slots began */
   double lr;
@@ -75,6 +75,8 @@ const struct optimizer_def *optimizer_at(int index);          /* in the table's 
    that the group does not say itself. Errors: INVALID, naming the key by its path ("train.optimizer.lr"); for
    an unknown name with those known. */
 int optimizer_settle(Weir__OptimizerSpec *spec, struct err *err);
+/* The same of one that lies at another path, without groups. */
+int optimizer_settle_at(Weir__OptimizerSpec *spec, const char *path, struct err *err);
 
 /* Whether settled specs, of as many groups, keep the same values for each weight, so that one can go on with
    the other's. */

@@ -10,6 +10,9 @@
    Errors: INVALID, naming the key by its path and, for an unknown name, the names that are known. */
 int spec_settle(Weir__RunSpec *spec, struct err *err);
 
+/* As far as workers go by the spec: its mode, and where they take steps of their own, what these go by. */
+int spec_settle_steps(Weir__RunSpec *spec, struct err *err);
+
 /* The same checks for a spec that stays as its user wrote it. */
 int spec_settle_check(const Weir__RunSpec *spec, struct err *err);
 

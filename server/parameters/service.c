@@ -86,7 +86,7 @@ static int check_row(const struct hosted_block *block, const Weir__PushRequest *
 /* An evaluation's row has a size of its own. */
 static int check_size(const struct hosted_block *block, const Weir__PushRequest *push, size_t size_bytes,
                       struct err *err) {
-  uint32_t elems = push->evaluation ? block->run->eval_row_elems : block->elems;
+  uint32_t elems = push->evaluation ? block->run->eval_row_elems : block->part_elems;
   if (size_bytes == elems * sizeof(float))
     return 0;
   return err_set(err, ERR_INVALID, "%zu bytes of data, but %s %u elements are %zu bytes", size_bytes,
@@ -102,9 +102,9 @@ static int check_push(const struct hosted_block *block, const Weir__PushRequest 
   if ((block->kind == BLOCK_STATISTICS && check_row(block, push, err)) ||
       check_size(block, push, size_bytes, err))
     return err->code;
-  if (!push->evaluation && !tree_node_is_valid(node, plan->microbatches))
-    return err_set(err, ERR_INVALID, "first %u, level %u is no node of the tree over %u microbatches",
-                   push->first, push->level, plan->microbatches);
+  if (!push->evaluation && !tree_node_is_valid(node, plan_units(plan)))
+    return err_set(err, ERR_INVALID, "first %u, level %u is no node of the tree over %u %s", push->first,
+                   push->level, plan_units(plan), plan->replicas ? "replicas" : "microbatches");
   if (push->step >= plan->steps && (!push->evaluation || push->wait))
     return err_set(err, ERR_INVALID, "nothing follows version %llu, the run's last is %llu",
                    (unsigned long long)push->step, (unsigned long long)plan->steps);

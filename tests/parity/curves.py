@@ -28,6 +28,12 @@ def curve(optimizer, schedule=None, **train):
             "schedule": schedule or {"name": "constant"}, **train}
 
 
+def local(replicas, inner_steps, optimizer, *schedule, outer=None, **train):
+    """Of mode local; the last steps are fewer than the others where 50 is no multiple of inner_steps."""
+    options = {"replicas": replicas, "inner_steps": inner_steps, **({"outer": outer} if outer else {})}
+    return curve(optimizer, *schedule, mode="local", local=options, **train)
+
+
 CURVES = {
     "sgd-one-cycle": curve({"name": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": True}, {"name": "one_cycle"}),
     "adam-one-cycle": curve({"name": "adam", "lr": 0.005},
@@ -60,6 +66,10 @@ CURVES = {
     "lars-polynomial": curve({"name": "lars", "lr": 2, "weight_decay": 0.001, "trust_coefficient": 0.02},
                              {"name": "polynomial", "power": 2, "warmup_steps": 10}),
     "adafactor": curve({"name": "adafactor", "lr": 0.03}),
+    "local-sgd": local(2, 8, {"name": "sgd", "lr": 0.1, "momentum": 0.9}, {"name": "cosine", "warmup_steps": 5}),
+    "local-adamw": local(4, 5, {"name": "adamw", "lr": 0.003, "weight_decay": 0.1}, clip_norm=0.5,
+                         outer={"lr": 0.5, "momentum": 0.8, "nesterov": False}),
+    "local-alone": local(1, 7, {"name": "sgd", "lr": 0.1, "groups": [{"params": ["head.*"], "lr": 0.02}]}),
 }
 
 
@@ -70,29 +80,78 @@ def clip(network, case):
         torch.nn.utils.clip_grad_norm_(network.parameters(), case["clip_norm"])
 
 
-def train(weir, case):
-    options, schedule = dict(case["optimizer"]), case["schedule"]
+def make_optimizer(network, case):
+    options = dict(case["optimizer"])
     name, lr = options.pop("name"), options.pop("lr")
+    return optimizers.MAKERS[name](groups.make_groups(network.named, options), lr=lr, **options)
+
+
+def set_step(optimizer, case, bases, step):
+    """Bases: the groups' learning rates, of which the schedule makes those of the step."""
+    momenta = schedules.momenta(case["schedule"], STEPS)
+    for group, base in zip(optimizer.param_groups, bases):
+        group["lr"] = schedules.rates(case["schedule"], base, STEPS)[step]
+        schedules.set_momentum(group, momenta[step])
+
+
+def take_step(network, optimizer, case, images, labels):
+    loss = torch.nn.functional.cross_entropy(network(images), labels)
+    optimizer.zero_grad()
+    loss.backward()
+    clip(network, case)
+    optimizer.step()
+    return loss.item()
+
+
+def train(weir, case):
     network = golden.build_network(weir, {"model": MODEL})
-    optimizer = optimizers.MAKERS[name](groups.make_groups(network.named, options), lr=lr, **options)
-    averaged = groups.average_start(network, case.get("average", {"decay": 0}))
     images, labels = golden.read_images(case)
-    rates, losses = [schedules.rates(schedule, group["lr"], STEPS) for group in optimizer.param_groups], []
-    momenta = schedules.momenta(schedule, STEPS)
-    for step in range(STEPS):
+    averaged = groups.average_start(network, case.get("average", {"decay": 0}))
+    losses = train_locally(network, case, images, labels) if "local" in case else []
+    optimizer = make_optimizer(network, case)
+    bases = [group["lr"] for group in optimizer.param_groups]
+    for step in range(len(losses), STEPS):
         batch = slice(step * BATCH, (step + 1) * BATCH)
-        for group, own in zip(optimizer.param_groups, rates):
-            group["lr"] = own[step]
-            schedules.set_momentum(group, momenta[step])
-        loss = torch.nn.functional.cross_entropy(network(images[batch]), labels[batch])
-        optimizer.zero_grad()
-        loss.backward()
-        clip(network, case)
-        optimizer.step()
-        losses.append(loss.item())
+        set_step(optimizer, case, bases, step)
+        losses.append(take_step(network, optimizer, case, images[batch], labels[batch]))
         groups.average_step(averaged, network, step + 1, case.get("average", {}))
     average = {AVERAGED: averaged.module.named[AVERAGED].tolist()} if "average" in case else {}
-    return {"train": case, "losses": losses, "rates": schedules.rates(schedule, lr, STEPS), "average": average}
+    rates = schedules.rates(case["schedule"], case["optimizer"]["lr"], STEPS)
+    return {"train": case, "losses": losses, "rates": rates, "average": average}
+
+
+def train_replica(network, case, batches, first):
+    """From the network's weights, with an optimizer of its own. batches: of each step from `first` on."""
+    optimizer = make_optimizer(network, case)
+    bases = [group["lr"] for group in optimizer.param_groups]
+    losses = []
+    for i, batch in enumerate(batches):
+        set_step(optimizer, case, bases, first + i)
+        losses.append(take_step(network, optimizer, case, *batch))
+    return losses
+
+
+def train_locally(network, case, images, labels):
+    """DiLoCo (Douillard et al., 2023), algorithm 1: what the replicas move by on average, turned round, is a gradient of
+    the outer optimizer."""
+    local, share = case["local"], BATCH // case["local"]["replicas"]
+    outer = torch.optim.SGD(network.parameters(), **local.get("outer", {"lr": 0.7, "momentum": 0.9, "nesterov": True}))
+    losses = []
+    for first in range(0, STEPS, local["inner_steps"]):
+        steps = range(first, min(first + local["inner_steps"], STEPS))
+        start = [weight.detach().clone() for weight in network.parameters()]
+        moved, seen = [torch.zeros_like(weight) for weight in start], []
+        for replica in range(local["replicas"]):
+            places = [slice(step * BATCH + replica * share, step * BATCH + (replica + 1) * share) for step in steps]
+            seen.append(train_replica(network, case, [(images[place], labels[place]) for place in places], first))
+            for total, weight, begin in zip(moved, network.parameters(), start):
+                total += (begin - weight.detach()) / local["replicas"]
+                weight.data.copy_(begin)
+        for weight, total in zip(network.parameters(), moved):
+            weight.grad = total
+        outer.step()
+        losses += [sum(of_step) / len(of_step) for of_step in zip(*seen)]
+    return losses
 
 
 def main():

@@ -52,8 +52,9 @@ struct loader {
   bool is_stopping;
   uint64_t wait_ns;     /* what callers have waited */
   uint64_t scaled_step; /* whose scale is known */
-  float scale;          /* negative before the first is */
-  uint64_t step;        /* expected: microbatches [begin, end) from this step on */
+  uint32_t scaled_replica;
+  float scale;   /* negative before the first is */
+  uint64_t step; /* expected: microbatches [begin, end) from this step on */
   uint32_t begin, end;
   uint64_t ahead_step; /* the next to be made ahead */
   uint32_t ahead_microbatch;
@@ -70,26 +71,30 @@ static void make_batch(const struct loader *loader, struct dataset *dataset, con
       dataset_read(dataset, &forms[i], read, batch->inputs[i]);
 }
 
-/* 1 / the sum of what the labels of all the step's samples count. */
-static float find_scale(const struct loader *loader, uint64_t step) {
+/* 1 / the sum of what the labels count, of all samples that the gradient is a mean over: those of the step,
+   in mode local of the replica's part of it. */
+static float find_scale(const struct loader *loader, uint64_t step, uint32_t replica) {
+  uint32_t n = loader->plan->batch / (loader->plan->replicas ? loader->plan->replicas : 1);
   double denominator = 0;
-  for (uint32_t i = 0; i < loader->plan->batch; i++)
+  for (uint32_t i = replica * n; i < (replica + 1) * n; i++)
     denominator += loader->label_weights ? loader->label_weights[sampler_at(loader->sampler, step, i)]
                                          : loader->sample_weight;
   return denominator > 0 ? (float)(1 / denominator) : 0;
 }
 
-/* Computed once for the microbatches of a step, which come one after the other. */
-static float step_scale(struct loader *loader, uint64_t step) {
+/* Computed once for microbatches that have it in common, which come one after the other. */
+static float step_scale(struct loader *loader, uint64_t step, uint32_t microbatch) {
+  uint32_t replica = loader->plan->replicas ? microbatch / plan_unit_microbatches(loader->plan) : 0;
   float scale;
   pthread_mutex_lock(&loader->lock);
-  scale = loader->scaled_step == step ? loader->scale : -1;
+  scale = loader->scaled_step == step && loader->scaled_replica == replica ? loader->scale : -1;
   pthread_mutex_unlock(&loader->lock);
   if (scale >= 0)
     return scale;
-  scale = find_scale(loader, step);
+  scale = find_scale(loader, step, replica);
   pthread_mutex_lock(&loader->lock);
   loader->scaled_step = step;
+  loader->scaled_replica = replica;
   loader->scale = scale;
   pthread_mutex_unlock(&loader->lock);
   return scale;
@@ -112,7 +117,7 @@ static void make_train(struct loader *loader, struct slot *slot, struct scratch 
     mixing_apply(&loader->mixing, random_key(loader->plan->seed, slot->step, slot->microbatch, STREAM_MIXING),
                  samples, slot->batch.inputs, slot->batch.inputs[loader->n_inputs - 1]);
   slot->batch.samples = samples;
-  slot->scale = step_scale(loader, slot->step);
+  slot->scale = step_scale(loader, slot->step, slot->microbatch);
   free(indices);
 }
 

@@ -243,6 +243,7 @@ static void run_release(struct run *run) {
     log_event(LOG_INFO, "worker", "ended", "run=%s executors=%d data_wait_seconds=%.3f", run->load->run,
               run->options.threads, run->loaded.loader ? loader_wait_seconds(run->loaded.loader) : 0.0);
     steps_fini(run);
+    replica_free(run->replica);
     weights_free(run->weights);
     block_pool_free(run->pool);
     model_cuts_fini(&run->cuts);
@@ -318,6 +319,15 @@ static bool make_room(const struct run *run) {
   return run->options.make_room && run->options.make_room(run->options.user, run);
 }
 
+static int run_make_replica(struct run *run, struct err *err) {
+  const struct replica_options options = {.model = run->loaded.model,
+                                          .train = run->loaded.spec->train,
+                                          .plan = &run->loaded.plan,
+                                          .pool = run->pool,
+                                          .weights = run->weights};
+  return run->bounds.replica_sets ? replica_new(&options, &run->replica, err) : 0;
+}
+
 /* Everything that is made once: data, model, weights, programs. Blocks. */
 static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
   struct load_options options = run_load_options(run);
@@ -332,7 +342,7 @@ static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
   }
   model = run->loaded.model;
   block_map_init(&run->map, model);
-  run->pool = block_pool_new(model, run->options.backend);
+  run->pool = block_pool_new(model, run->options.backend, run->loaded.plan.inner_steps);
   run->owner = mem_new(model->n_blocks * sizeof *run->owner);
   run->block_elems = mem_new(model->n_blocks * sizeof *run->block_elems);
   run->roles = mem_new(model->n_blocks);
@@ -340,7 +350,8 @@ static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
     run->block_elems[b] = model->blocks[b].elems;
   mode = mode_of(run->loaded.spec);
   steps_init(run, &mode);
-  if (weights_new(model, run->bounds.sets, &run->weights, err) || run_make_programs(run, is_bad_input, err))
+  if (weights_new(model, run->bounds.sets + run->bounds.replica_sets, &run->weights, err) ||
+      run_make_replica(run, err) || run_make_programs(run, is_bad_input, err))
     goto out;
   weights_pin(run->weights, run->options.backend); /* by the devices that programs are on now */
   loader_pin(run->loaded.loader, run->options.backend);

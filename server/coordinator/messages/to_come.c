@@ -35,7 +35,8 @@ bool coordinator_checkpoint_is_coming(const struct coordinator *coordinator, con
 
 bool coordinator_version_is_to_come(const struct coordinator *coordinator, const char *id, uint64_t step) {
   const struct run *run = coordinator_run(coordinator, id);
-  if (!run || coordinator_is_over(run) || !plan_is_known(&run->plan) || step > run->plan.steps)
+  if (!run || coordinator_is_over(run) || !plan_is_known(&run->plan) || step > run->plan.steps ||
+      plan_boundary(&run->plan, step) != step)
     return false;
   return step > run->step || (step == run->step && (run->pin == step || run->origin.is_to_come));
 }

@@ -97,9 +97,9 @@ static void say_microbatches(const struct run *run, struct accusation *accusatio
     struct tree_node node = {part->first, part->level};
     uint32_t end;
     if (part->worker != accusation->worker || part->view != accusation->view ||
-        !tree_node_is_valid(node, run->plan.microbatches))
+        !tree_node_is_valid(node, plan_units(&run->plan)))
       continue;
-    end = tree_node_end(node, run->plan.microbatches);
+    end = tree_node_end(node, plan_units(&run->plan));
     say(&accusation->microbatches, "%s%u", *accusation->microbatches.text ? ", " : "", node.first);
     if (end > node.first + 1)
       say(&accusation->microbatches, " to %u", end - 1);

@@ -46,7 +46,7 @@ void coordinator_late(struct coordinator *coordinator, struct member *server, co
   if (!run || run->state != WEIR__RUN_STATE__RUNNING || late->step > run->plan.steps ||
       coordinator_stands(run)) /* its workers stand still, as they are to */
     return;
-  microbatches.n_duties = late->step < run->plan.steps ? run->plan.microbatches : 0;
+  microbatches.n_duties = late->step < run->plan.steps ? plan_units(&run->plan) : 0;
   chunks.n_duties = plan_evaluates(&run->plan, late->step) ? run->plan.eval_chunks : 0;
   is_partial = microbatches.n_duties > count_missing(&microbatches); /* somebody has pushed the others */
   reissue = coordinator_reissue_at(coordinator, run, late->step, is_partial);
@@ -78,7 +78,7 @@ struct reissue *coordinator_reissue_at(struct coordinator *coordinator, struct r
                               .incarnation = run->incarnation,
                               .step = step,
                               .is_proven = is_proven};
-  reissue->n_microbatches = run->plan.microbatches;
+  reissue->n_microbatches = plan_units(&run->plan);
   reissue->n_chunks = run->plan.eval_chunks;
   reissue->microbatches = mem_new(reissue->n_microbatches * sizeof *reissue->microbatches);
   reissue->chunks = mem_new(reissue->n_chunks * sizeof *reissue->chunks);

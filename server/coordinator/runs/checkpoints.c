@@ -56,6 +56,7 @@ void coordinator_checkpoint_when_due(struct coordinator *coordinator, struct run
   if (!is_beyond && is_awaited(run, making->step > newest && making->step <= soon))
     return;
   mode = mode_of(run->spec);
+  mode.last = run->plan.steps;
   is_due = is_due_now(coordinator, run);
   if (making->step && !is_beyond && !run->is_pausing && !run->is_moving && (!is_due || making->step <= soon))
     return; /* it is on its way */

@@ -62,12 +62,14 @@ static bool is_early(const struct run *run, uint64_t step) {
 }
 
 /* Steps that were done while we were away are told in one breath: they say nothing of the present speed. So
-   what is counted may take no longer than the time in which it was told. */
+   what is counted may take no longer than the time in which it was told. Those between two versions are told
+   together. */
 static void count_samples(struct coordinator *coordinator, struct run *run, double seconds) {
+  double most_s = CREDIT_MAX_S + seconds * (run->plan.inner_steps ? run->plan.inner_steps : 1);
   run->credit_s += (double)(coordinator->now_ms - run->reported_ms) / 1000;
   run->reported_ms = coordinator->now_ms;
-  if (run->credit_s > CREDIT_MAX_S + seconds)
-    run->credit_s = CREDIT_MAX_S + seconds;
+  if (run->credit_s > most_s)
+    run->credit_s = most_s;
   if (!(seconds <= run->credit_s))
     return;
   run->credit_s -= seconds;

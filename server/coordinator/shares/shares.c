@@ -53,8 +53,8 @@ struct assign_worker *coordinator_speeds(struct arena *arena, struct seat *const
   double sum = 0;
   int known = 0;
   for (int i = 0; i < n; i++) {
-    uint32_t executors = seats[i]->executors;
-    list[i] = (struct assign_worker){executors, speed_of(seats[i]->speed, executors)};
+    uint32_t executors = seats[i]->run->plan.replicas ? 1 : seats[i]->executors; /* all are at one replica */
+    list[i] = (struct assign_worker){executors, speed_of(seats[i]->speed, seats[i]->executors)};
     if (!(list[i].speed > 0))
       continue;
     sum += list[i].speed / executors;
@@ -91,7 +91,7 @@ void coordinator_share_work(struct coordinator *coordinator, struct run *run, st
   run->gain_ms = 0;
   if (n == 0)
     return;
-  assign_ranges(speeds, count, run->plan.microbatches, microbatches);
+  assign_ranges(speeds, count, plan_units(&run->plan), microbatches);
   for (int e = 0; e < count; e++)
     if (coordinator_is_staged(seats[ends[e] - 1]) && microbatches[e].begin == microbatches[e].end)
       speeds[e].speed = 0;
@@ -138,7 +138,7 @@ static double gain_of(const struct coordinator *coordinator, const struct run *r
   for (int e = 0; e < count; e++)
     ranges[e] = seats[ends[e] - 1]->microbatches;
   present = assign_seconds(speeds, count, ranges);
-  assign_ranges(speeds, count, run->plan.microbatches, ranges);
+  assign_ranges(speeds, count, plan_units(&run->plan), ranges);
   if (isinf(present))
     return isinf(assign_seconds(speeds, count, ranges)) ? 0 : 1;
   return present > 0 ? 1 - assign_seconds(speeds, count, ranges) / present : 0;

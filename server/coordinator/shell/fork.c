@@ -13,7 +13,7 @@
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
-#include "common/optim/optimizer.h"
+#include "common/optim/update_rule.h"
 #include "common/settle/spec_settle.h"
 #include "model/stages/cuts.h"
 #include "server/coordinator/messages/info.h"
@@ -227,9 +227,9 @@ static int find_layout(struct forking *forking) {
   const Weir__Manifest *manifest = forking->manifest;
   Weir__RunSpec *was = spec_copy(layout_of_base(forking));
   Weir__RunSpec *now = spec_copy(forking->spec);
-  if (optimizer_settle(was->train->optimizer, &forking->err) == 0 &&
-      optimizer_settle(now->train->optimizer, &forking->err) == 0) {
-    bool are_alike = optimizer_slots_are_alike(was->train->optimizer, now->train->optimizer);
+  if (update_rules_settle(was->train, &forking->err) == 0 &&
+      update_rules_settle(now->train, &forking->err) == 0) {
+    bool are_alike = update_rules_keep_alike(was->train, now->train);
     forking->slots_step = !are_alike ? forking->base.step
                           : manifest ? manifest->slots_step
                                      : forking->record->slots_step;

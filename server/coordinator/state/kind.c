@@ -52,7 +52,8 @@ void coordinator_server_set_kind(struct run *run, const struct member *server) {
 }
 
 bool coordinator_admits_foreign(const struct run *run) {
-  return !run->spec->train->deterministic && run->spec->workers->stages == 1 && !sweep_kind_of(run);
+  return !run->spec->train->deterministic && run->spec->workers->stages == 1 && !run->spec->train->local &&
+         !sweep_kind_of(run);
 }
 
 char *coordinator_worker_mismatch(const struct run *run, const struct member *worker) {

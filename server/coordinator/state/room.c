@@ -2,7 +2,7 @@
 #include "server/coordinator/state/room.h"
 
 #include "common/modes/mode.h"
-#include "common/optim/optimizer.h"
+#include "common/optim/update_rule.h"
 #include "server/coordinator/state/candidates.h"
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/run.h"
@@ -14,11 +14,10 @@ enum { GRADIENTS = 8, BLOCK_ELEMS_MAX = 65536 };
 
 /* Values that are kept of a weight, of the group that keeps most. */
 static uint64_t kept_values(const Weir__RunSpec *spec) {
-  const Weir__OptimizerSpec *options = spec->train->optimizer;
-  const struct optimizer_def *optimizer = optimizer_find(options->name);
+  struct update_rule rule = update_rule_of_servers(spec->train);
   uint64_t most = 0;
-  for (uint32_t group = 0; optimizer && group <= options->n_groups; group++) {
-    uint64_t slots = optimizer->slots(optimizer_group(options, group));
+  for (uint32_t group = 0; rule.optimizer && group <= rule.options->n_groups; group++) {
+    uint64_t slots = rule.optimizer->slots(update_rule_group(&rule, group));
     most = slots > most ? slots : most;
   }
   return most + (spec->train->average != NULL);

@@ -25,10 +25,11 @@ static int init_statistics(struct hosted_block *block, const struct model *model
 static void init_rounds(struct hosted_block *block) {
   const struct hosted_run *run = block->run;
   block->rounds = mem_new(run->bounds.rounds * sizeof *block->rounds);
-  for (uint64_t step = run->base_step; step < run->base_step + run->bounds.rounds; step++) {
+  uint64_t step = run->base_step;
+  for (uint32_t i = 0; i < run->bounds.rounds; i++, step = mode_next(&run->mode, step)) {
     struct block_round *round = hosted_block_round(block, step);
     *round = (struct block_round){.block = block, .step = step};
-    round_init(&round->parts, run->plan.microbatches, block->elems, block->pool);
+    round_init(&round->parts, plan_units(&run->plan), block->elems, block->pool);
     round->parts.listener = hosted_block_listener(round);
   }
 }
@@ -39,6 +40,7 @@ int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const 
   block->run = run;
   block->index = index;
   block->elems = shape->elems;
+  block->part_elems = block_part_elems(shape, run->plan.inner_steps);
   block->kind = shape->kind;
   block->has_metrics = shape->kind == BLOCK_STATISTICS && shape->begin == 0;
   older_init(&block->older, run->bounds.versions - 1);
@@ -47,7 +49,7 @@ int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const 
       return err->code;
   } else {
     init_rounds(block);
-    block->options = optimizer_group(run->spec->train->optimizer, shape->group);
+    block->options = update_rule_group(&run->rule, shape->group);
     if (hosted_block_init_update(block, model, err))
       return err->code;
   }
@@ -84,9 +86,10 @@ void hosted_block_fini(struct hosted_block *block) {
 
 /* Older versions that nobody needs any more, once that one is complete everywhere. */
 static void hosted_block_drop_old(struct hosted_block *block, uint64_t complete) {
-  uint64_t oldest = mode_oldest(&block->run->mode, complete);
+  const struct mode *mode = &block->run->mode;
+  uint64_t newest = mode_count(mode, block->version), oldest = mode_count(mode, mode_oldest(mode, complete));
   struct buffer *dropped;
-  while ((dropped = older_take(&block->older, block->version, oldest))) {
+  while ((dropped = older_take(&block->older, newest, oldest))) {
     buffer_put(block->spare);
     block->spare = dropped;
   }
@@ -121,7 +124,10 @@ static void hosted_block_park(struct hosted_block *block, struct parameters_call
 }
 
 struct buffer *hosted_block_find(const struct hosted_block *block, uint64_t version) {
-  return version == block->version ? block->current : older_find(&block->older, block->version, version);
+  const struct mode *mode = &block->run->mode;
+  if (version == block->version || !mode_makes(mode, version))
+    return version == block->version ? block->current : NULL;
+  return older_find(&block->older, mode_count(mode, block->version), mode_count(mode, version));
 }
 
 /* Gives a call the version that it waits for, now or when it exists. */
@@ -299,10 +305,10 @@ static void hosted_block_pin(struct hosted_block *block) {
 void hosted_block_advance(struct hosted_block *block) {
   struct parameters_call *call = block->parked, *next;
   CHECK(block->next);
-  older_add(&block->older, block->version, block->current);
+  older_add(&block->older, mode_count(&block->run->mode, block->version), block->current);
   block->current = block->next;
   block->next = NULL;
-  __atomic_store_n(&block->version, block->version + 1, __ATOMIC_RELEASE);
+  __atomic_store_n(&block->version, mode_next(&block->run->mode, block->version), __ATOMIC_RELEASE);
   hosted_run_advance(block->run, block->version);
   pool_step(block->pool, block->version);
   if (block->snapshot && snapshot_step(block->snapshot) == block->version)

@@ -6,7 +6,7 @@
 
 #include "common/optim/piece.h"
 #include "server/parameters/block/call.h"
-#include "server/parameters/block/frozen_ranges.h"
+#include "common/optim/frozen_ranges.h"
 #include "server/parameters/block/older.h"
 #include "server/parameters/round/round.h"
 #include "server/parameters/round/statistics.h"
@@ -25,6 +25,7 @@ struct hosted_block {
   struct pool *pool;       /* likewise */
   uint32_t index;          /* in the model */
   uint32_t elems;
+  uint32_t part_elems; /* of what is pushed */
   enum block_kind kind;
   bool has_metrics;
   const Weir__OptimizerSpec *options; /* the run's for the group of the parameters; NULL of statistics */

@@ -5,11 +5,11 @@
 #include "server/parameters/run/run.h"
 
 struct block_round *hosted_block_round(const struct hosted_block *block, uint64_t step) {
-  return &block->rounds[step % block->run->bounds.rounds];
+  return &block->rounds[mode_count(&block->run->mode, step) % block->run->bounds.rounds];
 }
 
 struct statistics *hosted_block_statistics(const struct hosted_block *block, uint64_t step) {
-  return &block->statistics[step % block->run->bounds.rounds];
+  return &block->statistics[mode_count(&block->run->mode, step) % block->run->bounds.rounds];
 }
 
 /* The version that a part was computed from. */
@@ -81,12 +81,14 @@ static bool block_is_due(struct hosted_block *block) {
 
 static void block_complete_rows(struct hosted_block *block) {
   uint64_t step = block->version;
+  uint32_t n_steps = (uint32_t)(mode_next(&block->run->mode, step) - step);
   struct statistics *statistics = hosted_block_statistics(block, step);
-  struct metrics metrics = statistics_metrics(statistics);
+  for (uint32_t i = 0; i < n_steps && block->has_metrics; i++) {
+    struct metrics metrics = statistics_metrics(statistics, i);
+    hosted_run_report_step(block->run, step + i, n_steps - i, &metrics);
+  }
   statistics_merge(statistics, block->current->data, block->next->data);
   statistics_clear(statistics);
-  if (block->has_metrics)
-    hosted_run_report_step(block->run, step, &metrics);
   hosted_block_advance(block);
 }
 

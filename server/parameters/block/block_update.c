@@ -1,17 +1,12 @@
 /* How a block's complete gradient becomes its next version: clipped, in phases where sums over other blocks
    are needed, then by the optimizer. */
-#include <math.h>
 #include <stdlib.h>
 
-#include "common/optim/schedule.h"
 #include "common/optim/vector.h"
 #include "common/trace/trace.h"
 #include "server/parameters/block/average.h"
 #include "server/parameters/block/block.h"
 #include "server/parameters/run/run.h"
-
-/* torch.nn.utils.clip_grad_norm_'s, against division by 0. */
-static const double norm_epsilon = 1e-6;
 
 /* Where each piece's values lie among the block's sums, as the plan has them. */
 static void block_place_sums(struct hosted_block *block) {
@@ -80,13 +75,15 @@ static struct optimizer_update block_update_of(const struct hosted_block *block,
                                                uint32_t slot, bool is_moved) {
   const struct hosted_run *run = block->run;
   uint32_t begin = piece ? piece->begin : 0;
-  struct optimizer_update update = {.step = block->version - run->slots_step,
-                                    .lr = hosted_run_lr(run, block->options->lr, block->version),
-                                    .elems = piece ? piece->elems : block->elems,
-                                    .weights = (const float *)block->current->data + begin,
-                                    .grad = hosted_block_gradient(block) + begin,
-                                    .out = (float *)block->next->data + begin,
-                                    .piece = piece};
+  uint64_t begin_at = mode_count(&run->mode, run->slots_step);
+  struct optimizer_update update = {
+      .step = mode_count(&run->mode, block->version) - begin_at,
+      .lr = update_rule_lr(&run->rule, block->options->lr, block->version, run->plan.steps),
+      .elems = piece ? piece->elems : block->elems,
+      .weights = (const float *)block->current->data + begin,
+      .grad = hosted_block_gradient(block) + begin,
+      .out = (float *)block->next->data + begin,
+      .piece = piece};
   if (block->slots) {
     update.slots = (const float *)block->slots->data + slot;
     update.next_slots = (float *)(is_moved ? block->next_slots : block->slots)->data + slot;
@@ -99,7 +96,7 @@ static struct optimizer_update block_update_of(const struct hosted_block *block,
 /* The optimizer's options for the block at this step. */
 static const Weir__OptimizerSpec *block_options(const struct hosted_block *block, struct step_options *own) {
   const struct hosted_run *run = block->run;
-  return schedule_options(run->spec->train->schedule, block->options, block->version, run->plan.steps, own);
+  return update_rule_options(&run->rule, block->options, block->version, run->plan.steps, own);
 }
 
 static void block_optimize(struct hosted_block *block, bool is_moved) {
@@ -122,8 +119,9 @@ static void block_optimize(struct hosted_block *block, bool is_moved) {
 static void block_update_average(struct hosted_block *block, bool is_moved) {
   const Weir__AverageSpec *spec = block->run->spec->train->average;
   const struct buffer *next_slots = is_moved ? block->next_slots : block->slots;
-  struct average_update update = {
-      .version = block->version + 1, .elems = block->elems, .weights = block->next->data};
+  struct average_update update = {.version = mode_next(&block->run->mode, block->version),
+                                  .elems = block->elems,
+                                  .weights = block->next->data};
   if (!spec)
     return;
   update.average = hosted_block_average(block, block->slots);
@@ -149,7 +147,8 @@ static void block_move_slots(struct hosted_block *block, bool is_moved) {
 static void block_end_round(struct hosted_block *block) {
   struct block_round *round = hosted_block_round(block, block->version);
   round_clear(&round->parts);
-  round->step += block->run->bounds.rounds;
+  for (uint32_t i = 0; i < block->run->bounds.rounds; i++)
+    round->step = mode_next(&block->run->mode, round->step);
 }
 
 static void block_make_version(struct hosted_block *block) {
@@ -196,12 +195,8 @@ static void block_make_sums(struct hosted_block *block, double *sums) {
 
 /* What is done with totals at once; optimizers find theirs in the update. */
 static void block_use_totals(struct hosted_block *block, const double *totals) {
-  double factor;
-  if (!block_phase_is_norm(block))
-    return;
-  factor = block->run->spec->train->clip_norm / (sqrt(totals[0]) + norm_epsilon);
-  if (factor < 1)
-    vector_scale(hosted_block_gradient(block), block->elems, (float)factor);
+  if (block_phase_is_norm(block))
+    update_rule_scale(&block->run->rule, totals[0], hosted_block_gradient(block), block->elems);
 }
 
 /* The step can never be made: whoever waits for it, or will, is told. */
@@ -253,7 +248,7 @@ static void block_refuse_parked(struct hosted_block *block) {
 }
 
 int hosted_block_complete(struct hosted_block *block, struct err *err) {
-  const Weir__TrainSpec *train = block->run->spec->train;
+  const struct update_rule *rule = &block->run->rule;
   if (block->update.is_waiting) /* first: the fault is the exchange's then */
     return 0;
   if (block->update.fault) {
@@ -261,8 +256,8 @@ int hosted_block_complete(struct hosted_block *block, struct err *err) {
     return err->code;
   }
   frozen_ranges_clear(&block->update.frozen, hosted_block_gradient(block));
-  if (train->has_clip_value)
-    vector_clamp(hosted_block_gradient(block), block->elems, (float)train->clip_value);
+  if (rule->clip_value > 0)
+    vector_clamp(hosted_block_gradient(block), block->elems, (float)rule->clip_value);
   if (!block_go_on(block, err))
     return 0;
   block_refuse_parked(block);

@@ -5,7 +5,8 @@
 
 #include "common/base/memory.h"
 
-/* Those of versions [newest - n, newest), a reference to each. */
+/* Those of versions [newest - n, newest), a reference to each. Here versions are counted as they are made
+   (mode_count). */
 struct older {
   struct buffer **buffers; /* [capacity]: version v at v % capacity */
   uint32_t n, capacity;

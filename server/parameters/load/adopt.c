@@ -6,6 +6,7 @@
 
 #include "common/agree/spec.h"
 #include "common/base/log.h"
+#include "common/optim/update_rule.h"
 #include "server/parameters/load/restore.h"
 
 /* What the blocks of a run lend of one version. */
@@ -66,10 +67,9 @@ static bool is_same_cut(const struct hosted_run *run, const struct hosted_run *p
 static bool lies_as_checkpoint(const struct hosted_run *run, const Weir__Manifest *manifest,
                                const struct hosted_run *parent, struct err *err) {
   Weir__RunSpec *spec = spec_copy(manifest->layout_spec ? manifest->layout_spec : run->spec);
-  bool is_alike = optimizer_settle(spec->train->optimizer, err) == 0 &&
-                  manifest->slots_step == parent->slots_step &&
+  bool is_alike = update_rules_settle(spec->train, err) == 0 && manifest->slots_step == parent->slots_step &&
                   !spec->train->average == !parent->spec->train->average &&
-                  optimizer_slots_are_alike(spec->train->optimizer, parent->spec->train->optimizer);
+                  update_rules_keep_alike(spec->train, parent->spec->train);
   spec_free(spec);
   if (!is_alike && !err->code)
     err_set(err, ERR_INVALID, "its blocks lie otherwise than those of the checkpoint");

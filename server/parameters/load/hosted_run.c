@@ -114,9 +114,14 @@ static int run_read_order(struct hosted_run *run, const Weir__LoadRun *order, st
   if (order->hold && order->hold < run->hold)
     run->hold = order->hold;
   run->mode = mode_of(run->spec);
+  run->mode.last = run->plan.steps;
+  if (!mode_makes(&run->mode, order->step))
+    return err_set(err, ERR_INVALID, "the order to load run '%s' at version %llu: there is no such version",
+                   run->id, (unsigned long long)order->step);
   run->bounds = mode_bounds(&run->mode);
   run->n_reached = mem_new((run->bounds.rounds + 1) * sizeof *run->n_reached);
-  run->optimizer = optimizer_find(run->spec->train->optimizer->name);
+  run->rule = update_rule_of_servers(run->spec->train);
+  run->optimizer = run->rule.optimizer;
   return 0;
 }
 
@@ -182,7 +187,7 @@ static int run_make_exchange(struct hosted_run *run, const struct run_setup *set
                                     .queue = &run->shards[0].queue,
                                     .sums_client = setup->sums_client,
                                     .keeper = setup->order->servers[0]->address};
-  exchange_plan_init(&run->sums, model, run->optimizer, run->spec->train->has_clip_norm);
+  exchange_plan_init(&run->sums, model, run->optimizer, run->rule.clip_norm > 0);
   run->exchange = mem_new(sizeof *run->exchange);
   run->contribute = exchange_contribute;
   return exchange_init(run->exchange, &exchange, err);

@@ -21,7 +21,7 @@ void hosted_run_tell_late(struct hosted_run *run, const struct pace_late *late) 
   struct collection *collection = mem_new(sizeof *collection);
   *collection =
       (struct collection){.job = {.run = collection_run}, .run = hosted_run_get(run), .late = *late};
-  collection->microbatches = mem_new(marks_words(run->plan.microbatches) * sizeof(uint64_t));
+  collection->microbatches = mem_new(marks_words(plan_units(&run->plan)) * sizeof(uint64_t));
   collection->chunks = mem_new(marks_words(run->plan.eval_chunks) * sizeof(uint64_t));
   shard_post(hosted_run_queue(run, 0), &collection->job);
 }
@@ -56,7 +56,7 @@ static void collection_tell(const struct collection *collection) {
   struct ranges *microbatches = mem_new(sizeof *microbatches), *chunks = mem_new(sizeof *chunks);
   Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
   Weir__Late late = WEIR__LATE__INIT;
-  ranges_read(microbatches, collection->microbatches, run->plan.microbatches);
+  ranges_read(microbatches, collection->microbatches, plan_units(&run->plan));
   ranges_read(chunks, collection->chunks, run->plan.eval_chunks);
   late.run = run->id;
   late.incarnation = run->incarnation;

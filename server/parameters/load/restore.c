@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
+#include "common/optim/update_rule.h"
 
 /* BATCH_BYTES_MAX: of blocks that are in memory twice. */
 enum { BATCH_BYTES_MAX = 16 * 1024 * 1024, PAUSE_MS_FIRST = 50, PAUSE_MS_MAX = 2000 };
@@ -116,10 +117,10 @@ int restore_find_layout(const struct hosted_run *run, const Weir__Manifest *mani
   if (!*is_otherwise)
     return 0;
   spec = spec_copy(manifest->layout_spec);
-  code = optimizer_settle(spec->train->optimizer, err);
+  code = update_rules_settle(spec->train, err);
   if (!code) {
-    out->has_slots = manifest->slots_step == run->slots_step &&
-                     optimizer_slots_are_alike(run->spec->train->optimizer, spec->train->optimizer);
+    out->has_slots =
+        manifest->slots_step == run->slots_step && update_rules_keep_alike(run->spec->train, spec->train);
     out->has_average = spec->train->average != NULL;
   }
   spec_free(spec);

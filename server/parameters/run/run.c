@@ -8,7 +8,6 @@
 #include "common/agree/spec.h"
 #include "common/base/clock.h"
 #include "common/metrics/metric.h"
-#include "common/optim/schedule.h"
 
 struct hosted_run *hosted_run_get(struct hosted_run *run) {
   __atomic_fetch_add(&run->refs, 1, __ATOMIC_RELAXED);
@@ -39,10 +38,6 @@ bool hosted_run_is_unloaded(const struct hosted_run *run, struct err *err) {
   return true;
 }
 
-double hosted_run_lr(const struct hosted_run *run, double lr, uint64_t step) {
-  return schedule_lr(run->spec->train->schedule, lr, step, run->plan.steps);
-}
-
 void hosted_run_prove(struct hosted_run *run, uint64_t version, const struct part *part) {
   uint64_t proven = __atomic_load_n(&run->proven_version, __ATOMIC_RELAXED);
   while (proven < version && !__atomic_compare_exchange_n(&run->proven_version, &proven, version, false,
@@ -58,7 +53,7 @@ uint64_t hosted_run_proven_version(const struct hosted_run *run) {
 /* A version's place is free again before a block can come to the version that has it next: that one is more
    than bounds.rounds ahead. */
 void hosted_run_advance(struct hosted_run *run, uint64_t version) {
-  uint32_t *n_reached = &run->n_reached[version % (run->bounds.rounds + 1)];
+  uint32_t *n_reached = &run->n_reached[mode_count(&run->mode, version) % (run->bounds.rounds + 1)];
   metric_add(METRIC_VERSIONS, 1);
   if (__atomic_add_fetch(n_reached, 1, __ATOMIC_ACQ_REL) < run->n_own)
     return;
@@ -89,15 +84,17 @@ static double loss_of(const struct metrics *metrics) {
   return denominator > 0 ? metrics->sum[METRIC_LOSS_SUM] / denominator : 0;
 }
 
-void hosted_run_report_step(struct hosted_run *run, uint64_t step, const struct metrics *metrics) {
+void hosted_run_report_step(struct hosted_run *run, uint64_t step, uint32_t n_left,
+                            const struct metrics *metrics) {
+  const struct update_rule rule = update_rule_of_steps(run->spec->train);
   Weir__StepReport report = WEIR__STEP_REPORT__INIT;
-  uint64_t now_ns = clock_now_ns();
+  uint64_t taken_ns = (clock_now_ns() - run->step_ns) / n_left;
   report.step = step;
   report.loss = loss_of(metrics);
-  report.lr = hosted_run_lr(run, run->spec->train->optimizer->lr, step);
+  report.lr = update_rule_lr(&rule, rule.options->lr, step, run->plan.steps);
   report.samples = (uint64_t)fmax(0, metrics->sum[METRIC_SAMPLES]);
-  report.seconds = clock_seconds(now_ns - run->step_ns);
-  run->step_ns = now_ns;
+  report.seconds = clock_seconds(taken_ns);
+  run->step_ns += taken_ns;
   report_log_add_step(&run->log, &report);
 }
 

@@ -6,7 +6,7 @@
 #include "cluster.pb-c.h"
 #include "common/agree/plan.h"
 #include "common/modes/mode.h"
-#include "common/optim/optimizer.h"
+#include "common/optim/update_rule.h"
 #include "server/parameters/round/statistics.h"
 #include "server/parameters/run/exchange_plan.h"
 #include "server/parameters/run/pace.h"
@@ -33,8 +33,9 @@ struct hosted_run {
   struct plan plan;
   struct mode mode;
   struct mode_bounds bounds; /* the mode's */
-  const struct optimizer_def *optimizer;
-  struct report_log log; /* what the coordinator is told, once it was opened */
+  struct update_rule rule;
+  const struct optimizer_def *optimizer; /* the rule's */
+  struct report_log log;                 /* what the coordinator is told, once it was opened */
   struct run_tickets tickets;
   struct run_shares shares;
 
@@ -60,8 +61,8 @@ struct hosted_run {
   uint64_t step_ns;        /* when the last step completed; touched by the metrics block's shard alone */
   uint64_t proven_version; /* atomic: it is complete on all servers */
   uint64_t lowest;         /* atomic: the version that each of our blocks has reached */
-  /* [bounds.rounds + 1] atomic: how many of our blocks have reached a version after `lowest`; v at
-     v % (bounds.rounds + 1) */
+  /* [bounds.rounds + 1] atomic: how many of our blocks have reached a version after `lowest`; the nth version
+     at n % (bounds.rounds + 1) */
   uint32_t *n_reached;
   uint64_t hold;         /* atomic: the last version that is computed for now; UINT64_MAX: there is no hold */
   uint32_t n_unfinished; /* atomic: own blocks that are not yet at the end */
@@ -76,7 +77,6 @@ void hosted_run_put(struct hosted_run *run); /* NULL is ignored */
 bool hosted_run_is_unloaded(const struct hosted_run *run, struct err *err); /* err: what calls get */
 
 /* For blocks and modes, on shards' threads. */
-double hosted_run_lr(const struct hosted_run *run, double lr, uint64_t step); /* as scheduled */
 /* A part was accepted, so its worker held all of the version that it was computed from: what nobody needs
    once that is complete everywhere may be dropped. */
 void hosted_run_prove(struct hosted_run *run, uint64_t version, const struct part *part);
@@ -89,7 +89,9 @@ uint64_t hosted_run_lowest(const struct hosted_run *run);
 uint64_t hosted_run_hold(const struct hosted_run *run);
 /* Tells RunHeld if each of our blocks has reached the hold. Any thread. */
 void hosted_run_tell_held(struct hosted_run *run);
-void hosted_run_report_step(struct hosted_run *run, uint64_t step, const struct metrics *metrics);
+/* n_left: that and the following steps are of one update, and share the time since the one before. */
+void hosted_run_report_step(struct hosted_run *run, uint64_t step, uint32_t n_left,
+                            const struct metrics *metrics);
 /* The evaluation of that version is complete. */
 void hosted_run_report_eval(struct hosted_run *run, uint64_t version, const struct statistics *statistics);
 /* One of our blocks has reached the end; the last one tells RunComplete. */

@@ -50,7 +50,7 @@ struct fixture *steps_fixture_new(const struct mode *mode, uint64_t steps) {
   f->run.loaded.model = &f->model;
   f->run.loaded.plan = (struct plan){.steps = steps, .microbatches = MICROBATCHES};
   f->run.owner = f->owner;
-  f->run.pool = block_pool_new(&f->model, backend_find("ref"));
+  f->run.pool = block_pool_new(&f->model, backend_find("ref"), 0);
   f->run.phase = RUN_WORKING;
   f->run.is_loaded = true;
   pthread_mutex_init(&f->run.lock, NULL);

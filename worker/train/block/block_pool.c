@@ -46,7 +46,7 @@ struct slab {
 struct block_pool {
   const struct model *model;
   const struct backend_def *backend;
-  uint32_t n_blocks;
+  uint32_t n_blocks, inner_steps;
   pthread_mutex_t lock; /* what follows */
   struct place *places; /* the host's is the last */
   size_t n_taken;
@@ -60,10 +60,12 @@ static struct place *place_new(uint32_t n_blocks, int device) {
   return place;
 }
 
-struct block_pool *block_pool_new(const struct model *model, const struct backend_def *backend) {
+struct block_pool *block_pool_new(const struct model *model, const struct backend_def *backend,
+                                  uint32_t inner_steps) {
   struct block_pool *pool = mem_new(sizeof *pool);
   pool->model = model;
   pool->backend = backend;
+  pool->inner_steps = inner_steps;
   pool->n_blocks = model->n_blocks;
   pool->places = place_new(model->n_blocks, HOST);
   pthread_mutex_init(&pool->lock, NULL);
@@ -221,7 +223,7 @@ static bool bytes_new_locked(struct block_pool *pool, struct place *place, size_
 }
 
 static struct pooled *pooled_new_locked(struct block_pool *pool, struct place *place, uint32_t block) {
-  size_t size_bytes = pool->model->blocks[block].elems * sizeof(float);
+  size_t size_bytes = block_part_elems(&pool->model->blocks[block], pool->inner_steps) * sizeof(float);
   struct pooled *pooled = mem_new(sizeof *pooled);
   pooled->buffer = (struct buffer){.size_bytes = size_bytes, .release = on_release};
   pooled->pool = pool;

@@ -10,13 +10,14 @@
 
 struct block_pool;
 
-/* The model must outlive the pool, the backend the process. */
-struct block_pool *block_pool_new(const struct model *model, const struct backend_def *backend);
+/* The model must outlive the pool, the backend the process. inner_steps: block_part_elems. */
+struct block_pool *block_pool_new(const struct model *model, const struct backend_def *backend,
+                                  uint32_t inner_steps);
 /* Every buffer must have been given back. One that gRPC still refers to is freed when gRPC lets go of it.
    NULL is ignored. */
 void block_pool_free(struct block_pool *pool);
 
-/* A buffer of f32[elems of block], not set; the caller's only reference. NULL when out of memory. Any
+/* A buffer of f32[block_part_elems], not set; the caller's only reference. NULL when out of memory. Any
    thread. */
 struct buffer *block_pool_take(struct block_pool *pool, uint32_t block);
 

@@ -41,7 +41,7 @@ int weights_new(const struct model *model, uint32_t n_sets, struct weights **out
   weights->model = model;
   weights->n_held = model->n_blocks;
   weights->sets = mem_new(n_sets * sizeof *weights->sets);
-  weights->n_sets = n_sets;
+  weights->n_sets = weights->n_turning = n_sets;
   weights->current = &weights->sets[0];
   weights->next = &weights->sets[1];
   for (uint32_t i = 0; i < n_sets && is_well; i++)
@@ -150,6 +150,14 @@ struct weights_set *weights_lend(struct weights *weights) {
   return weights->next;
 }
 
+struct weights_set *weights_set_apart(struct weights *weights) {
+  struct weights_set *set = &weights->sets[--weights->n_turning];
+  CHECK(weights->openings == 0 && weights->n_turning >= 2);
+  set_point(set, weights->model);
+  memset(set->blocks, BLOCK_FILLED, weights->model->n_blocks);
+  return set;
+}
+
 void weights_open_next(struct weights *weights, uint64_t version, bool is_on_device) {
   struct weights_set *set = weights->next;
   CHECK(set->readers == 0 && (!is_on_device || set->device_params));
@@ -221,7 +229,7 @@ bool weights_next_is_complete(const struct weights *weights) {
 
 /* The set behind the next one in turn. */
 static struct weights_set *oldest_set(const struct weights *weights) {
-  return &weights->sets[(uint32_t)(weights->next - weights->sets + 1) % weights->n_sets];
+  return &weights->sets[(uint32_t)(weights->next - weights->sets + 1) % weights->n_turning];
 }
 
 bool weights_may_advance(const struct weights *weights) {

@@ -41,6 +41,7 @@ struct weights {
   const struct model *model;
   struct weights_set *sets; /* [n_sets]: versions in turn */
   uint32_t n_sets;
+  uint32_t n_turning;          /* of them, the first */
   struct weights_set *current; /* open: every block is filled */
   struct weights_set *next;
   const uint8_t *roles; /* enum block_role[n_blocks]; NULL: all blocks are held */
@@ -70,6 +71,10 @@ int weights_use_device(struct weights *weights, const struct device_memory *memo
 
 /* The next set, before any version: where an execution may read weights that are no version. */
 struct weights_set *weights_lend(struct weights *weights);
+
+/* Takes the last set out of turn, of three at least: its blocks count as filled from now on, and whoever
+   asked writes to it. Before any version. */
+struct weights_set *weights_set_apart(struct weights *weights);
 
 /* The next set begins to receive a version. It has no readers. is_on_device: after weights_use_device. */
 void weights_open_next(struct weights *weights, uint64_t version, bool is_on_device);

@@ -23,8 +23,13 @@ struct places {
   bool *train, *eval; /* [n_nodes + 1]; NULL: not asked */
 };
 
+/* Those of a replica are computed beside each other, and one replica after another. */
+static uint32_t executors_useful(const struct plan *plan) {
+  return plan->replicas ? plan_unit_microbatches(plan) : plan->microbatches;
+}
+
 int executors_teams(const struct run *run, int n_stages) {
-  int n = run->options.threads / n_stages, most = (int)run->loaded.plan.microbatches;
+  int n = run->options.threads / n_stages, most = (int)executors_useful(&run->loaded.plan);
   return n < most ? n : most;
 }
 

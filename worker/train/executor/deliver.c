@@ -26,9 +26,9 @@ static struct buffer *deliver_step(struct task *task, struct delivery *delivery)
   pthread_mutex_lock(&run->lock);
   task_check_current_locked(task);
   if (!task->is_dropped)
-    sibling = reducer_take(steps_reducer(run, task->work.step), block, &delivery->node);
+    sibling = reducer_take(task_reducer(task), block, &delivery->node);
   if (!task->is_dropped && !sibling && delivery->sum &&
-      reducer_place(steps_reducer(run, task->work.step), block, delivery->node, delivery->sum, &send)) {
+      reducer_place(task_reducer(task), block, delivery->node, delivery->sum, &send)) {
     delivery->is_to_send = true;
     delivery->item = task_sum_item(task, block, &send);
     delivery->item.buffer = delivery->sum;
@@ -45,7 +45,7 @@ static void deliver_alone(struct task *task, uint32_t block, const float *data, 
   item.buffer = block_pool_take(task->run->pool, block);
   if (!item.buffer)
     task_fail_memory(task);
-  else if (!sum_copy((float *)item.buffer->data, data, task->run->block_elems[block]))
+  else if (!sum_copy((float *)item.buffer->data, data, task_part_elems(task, block)))
     task_fail(task, what);
   if (task->is_dropped)
     block_pool_give(task->run->pool, block, item.buffer);
@@ -57,7 +57,7 @@ static void deliver_alone(struct task *task, uint32_t block, const float *data, 
    finite. */
 static bool delivery_add(struct task *task, struct delivery *delivery, struct buffer *sibling,
                          const float *data) {
-  uint32_t elems = task->run->block_elems[delivery->block];
+  uint32_t elems = task_part_elems(task, delivery->block);
   bool is_finite;
   if (sibling && delivery->sum) {
     is_finite = sum_add(delivery->sum->data, sibling->data, elems);
@@ -74,8 +74,7 @@ static bool delivery_add(struct task *task, struct delivery *delivery, struct bu
 }
 
 /* data: the microbatch's part of a block that is in host memory at all executors. */
-static void executor_deliver_block(struct executor *executor, uint32_t block, const float *data,
-                                   const char *what) {
+void executor_deliver_block(struct executor *executor, uint32_t block, const float *data, const char *what) {
   struct run *run = executor->run;
   struct task *task = executor->task;
   struct delivery delivery = {.block = block, .node = {task->work.index, 0}};
@@ -90,7 +89,7 @@ static void executor_deliver_block(struct executor *executor, uint32_t block, co
       break; /* placed, or dropped */
     if (delivery_add(task, &delivery, sibling, data))
       continue;
-    if (!sum_is_finite(data, run->block_elems[block]))
+    if (!sum_is_finite(data, task_part_elems(task, block)))
       task_fail(task, what);
     else
       is_lost = task_lose_sum(task, block, delivery.node);

@@ -65,7 +65,7 @@ static void parts_ask(struct executor *executor) {
   }
   pthread_mutex_lock(&run->lock);
   task_check_current_locked(task);
-  reducer = steps_reducer(run, task->work.step);
+  reducer = task_reducer(task);
   for (int i = 0; i < executor->parts.n && !task->is_dropped; i++) {
     struct part *part = &executor->parts.list[i];
     struct reducer_send send;

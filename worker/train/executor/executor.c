@@ -36,6 +36,8 @@ void executors_start(struct run *run) {
     executor->team = &run->teams[i / n_stages];
     executor->stage = run->part.first + i % n_stages;
     executor->task = executor->team->tasks[0];
+    if (run->replica)
+      executor->inner = task_new(run);
     CHECK(pthread_create(&executor->thread, NULL, executor_main, executor) == 0);
   }
 }
@@ -48,6 +50,8 @@ void executors_join(struct run *run) {
     outbox_close(&executor->up);
     outbox_close(&executor->down);
     outbox_close(&executor->eval_up);
+    if (executor->inner)
+      task_free(executor->inner);
     free(executor->parts.list);
     free(executor->parts.sums);
     free(executor->parts.params);
@@ -77,7 +81,7 @@ static int executor_place(const struct executor *executor) {
 }
 
 /* The task is computed from here on, or again after a wait. */
-static void executor_go_locked(struct executor *executor) {
+void executor_go_locked(struct executor *executor) {
   bool is_microbatch = executor->task->work.kind == WORK_MICROBATCH;
   uint64_t now_ns = clock_now_ns();
   executor->is_executing = true;
@@ -87,7 +91,7 @@ static void executor_go_locked(struct executor *executor) {
                  is_microbatch ? STAGE_AT_MICROBATCH : STAGE_AT_CHUNK, now_ns);
 }
 
-static void executor_halt_locked(struct executor *executor) {
+void executor_halt_locked(struct executor *executor) {
   uint64_t now_ns = clock_now_ns();
   if (executor->busy_since_ns) {
     executor->run->totals.busy_ns += now_ns - executor->busy_since_ns;
@@ -133,16 +137,24 @@ static void executor_trace(const struct executor *executor, uint64_t begin_ns) {
                                   .index = work->index});
 }
 
-/* Its turn. What of a dropped task is left is let go of. True: the task has another execution. */
+/* Its turn. True: the task has another execution. */
 static bool executor_work(struct executor *executor) {
   struct task *task = executor->task;
   bool has_more = false;
   uint64_t begin_ns = trace_now_ns();
   if (!task->is_dropped && task->work.kind == WORK_CHUNK)
     has_more = executor_evaluate(executor);
+  else if (!task->is_dropped && executor->run->replica)
+    executor_replicate(executor);
   else if (!task->is_dropped)
     executor_train(executor);
   executor_trace(executor, begin_ns);
+  executor_let_go(executor);
+  return has_more;
+}
+
+void executor_let_go(struct executor *executor) {
+  struct task *task = executor->task;
   executor->n_dropped += task->is_dropped;
   if (task->is_dropped) {
     executor_drop_gathers(executor);
@@ -152,7 +164,6 @@ static bool executor_work(struct executor *executor) {
     loader_put(executor->run->loaded.loader, task->batch);
     task->batch = NULL;
   }
-  return has_more;
 }
 
 /* Has a turn at a task, if there is one for it; gives the lock up meanwhile. */
@@ -217,7 +228,7 @@ static void *executor_main(void *argument) {
     run->prepare_err = err;
   pthread_cond_broadcast(&run->changed);
   while (!is_over_locked(executor))
-    if (!executor_land_locked(executor) && !executor_turn_locked(executor))
+    if (!executor_land_locked(executor) && !executor_turn_locked(executor) && !executor_help_locked(executor))
       pthread_cond_wait(&run->changed, &run->lock);
   pthread_mutex_unlock(&run->lock);
   run->options.backend->release(executor->train);

@@ -56,6 +56,7 @@ struct executor {
   int stage; /* of the model's, which its programs compute */
   /* The task that it is at, or was at last, and what it does of it. Change under the run's lock. */
   struct task *task;
+  struct task *inner; /* of a replica, for its microbatches; NULL: none are computed here */
   struct turn turn;
   /* Under the run's lock: whether it is at its task, and since when that counts as busy. */
   bool is_executing;      /* begun, not ended, and not waiting for weights or for another step */
@@ -128,6 +129,18 @@ int executor_probe(struct executor *executor, struct err *err);
 
 /* The executor's turn at a microbatch. Hands over what comes of it. */
 void executor_train(struct executor *executor);
+/* The executor's turn at a replica: all its inner steps, with the help of others. Hands over what it moved
+ * by. */
+void executor_replicate(struct executor *executor);
+/* Helps with the replica that is under way. False: there is nothing to help with. Gives the lock up
+ * meanwhile.
+ */
+bool executor_help_locked(struct executor *executor);
+/* It is at its task from here on, or waits. */
+void executor_go_locked(struct executor *executor);
+void executor_halt_locked(struct executor *executor);
+/* What a dropped task still has is given back. */
+void executor_let_go(struct executor *executor);
 /* The executor's turn at a chunk. Hands its results over at the end of the last execution. True: another one
    follows, behind this one's last stage. */
 bool executor_evaluate(struct executor *executor);
@@ -151,6 +164,8 @@ bool executor_is_cancelled(void *user);
 /* Hands over a parameter's gradient (f32[elems of param]), block by block, and at the end the row. */
 void executor_deliver_gradient(struct executor *executor, int param, const float *grad);
 void executor_deliver_row(struct executor *executor);
+/* Hands over a block's part that is in host memory, f32 of as many as are pushed. what: for errors. */
+void executor_deliver_block(struct executor *executor, uint32_t block, const float *data, const char *what);
 /* Where the bytes of a parameter's gradient are wanted, for backend_run.place. Once they are there,
    executor_deliver_placed; after the last of those that came together, executor_deliver_parts. */
 int executor_place_gradient(struct executor *executor, int param, struct backend_piece *pieces, int max);

@@ -37,7 +37,10 @@ bool task_is_cancelled(struct task *task) {
 void task_fail_err(struct task *task, const struct err *err) {
   const struct work *work = &task->work;
   struct err full = *err;
-  err_prefix(&full, "%s %u of %s %llu", work->kind == WORK_CHUNK ? "evaluation chunk" : "microbatch",
+  err_prefix(&full, "%s %u of %s %llu",
+             work->kind == WORK_CHUNK               ? "evaluation chunk"
+             : task->run->replica && !task->replica ? "replica"
+                                                    : "microbatch",
              work->index, work->kind == WORK_CHUNK ? "version" : "step", (unsigned long long)work->step);
   task_fail_data(task, &full);
 }
@@ -67,6 +70,16 @@ void task_check_current_locked(struct task *task) {
   task->is_dropped |= !steps_is_current(task->run, &task->work);
 }
 
+struct reducer *task_reducer(const struct task *task) {
+  return task->replica ? replica_reducer(task->replica) : steps_reducer(task->run, task->work.step);
+}
+
+uint32_t task_part_elems(const struct task *task, uint32_t block) {
+  const struct run *run = task->run;
+  return task->replica ? run->block_elems[block]
+                       : block_part_elems(&run->loaded.model->blocks[block], run->loaded.plan.inner_steps);
+}
+
 struct transfer_item task_sum_item(const struct task *task, uint32_t block, const struct reducer_send *send) {
   return (struct transfer_item){.kind = TRANSFER_PUSH,
                                 .server = task->run->owner[block],
@@ -82,7 +95,9 @@ struct transfer_item task_extra_item(const struct task *task, uint32_t block) {
 }
 
 void task_send(const struct task *task, const struct transfer_item *item) {
-  if (task->work.is_extra)
+  if (task->replica)
+    replica_receive(task->replica, item->block, task->work.index, item->buffer);
+  else if (task->work.is_extra)
     transfers_start(task->run->transfers, item);
   else
     steps_send(task->run, item);
@@ -91,7 +106,7 @@ void task_send(const struct task *task, const struct transfer_item *item) {
 bool task_lose_sum(struct task *task, uint32_t block, struct tree_node node) {
   struct run *run = task->run;
   bool is_lost = true;
-  if (run->edges) {
+  if (run->edges || task->replica) {
     task_fail(task, "a sum of gradients");
     return true;
   }

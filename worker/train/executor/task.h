@@ -30,7 +30,8 @@ struct probe {
 struct task {
   struct run *run;
   struct work work;
-  uint32_t execution;            /* of a chunk, which one follows or is under way; else 0 */
+  struct replica *replica; /* that the microbatch is of, and whose its results are; NULL: they are pushed */
+  uint32_t execution;      /* of a chunk, which one follows or is under way; else 0 */
   struct loader_batch *batch;    /* the samples that are computed; NULL: none now */
   bool is_dropped;               /* its results are no longer wanted: every callback returns at once */
   bool is_current;               /* seen: its parts may be pushed */
@@ -62,11 +63,16 @@ void task_fail_memory(struct task *task);
 /* Drops the task if its step is over: nothing may be added to its sums any more. The run's lock. */
 void task_check_current_locked(struct task *task);
 
+/* Where its parts are added. The run's lock. */
+struct reducer *task_reducer(const struct task *task);
+/* f32s of a part of the block. */
+uint32_t task_part_elems(const struct task *task, uint32_t block);
+
 /* A push of a sum that has the task's part of the block; its buffer is to be set. */
 struct transfer_item task_sum_item(const struct task *task, uint32_t block, const struct reducer_send *send);
 /* A push of an extra task's part by itself; its buffer is to be set. */
 struct transfer_item task_extra_item(const struct task *task, uint32_t block);
-/* Sends a part of the task's: of an extra one straight to the server. */
+/* Sends a part of the task's: of an extra one straight to the server, of a replica's to the replica. */
 void task_send(const struct task *task, const struct transfer_item *item);
 
 /* A sum of finite siblings is not finite. True: it is lost, and the microbatches of the node will be computed

@@ -59,9 +59,7 @@ static void team_count_under_way(struct team *team) {
     team_times_hold(&team->times, is_any, clock_now_ns());
 }
 
-/* Whether its executors are among those that may compute; the first team's always are. A task that it is at
-   goes on. */
-static bool team_is_seated(const struct team *team) {
+bool team_is_seated(const struct team *team) {
   const struct run *run = team->run;
   size_t n_executors = (size_t)(run->part.last - run->part.first + 1), before = (size_t)(team - run->teams);
   return run->share.executors == 0 || before == 0 || (before + 1) * n_executors <= run->share.executors;
@@ -117,7 +115,7 @@ static void team_end(struct team *team, int slot) {
   struct run *run = team->run;
   const struct task *task = team->tasks[slot];
   run->n_under_way--;
-  if (!task->is_dropped && task->work.kind == WORK_MICROBATCH) {
+  if (!task->is_dropped && task->work.kind == WORK_MICROBATCH && !run->replica) {
     run->totals.computed++;
     metric_add(METRIC_MICROBATCHES, 1);
   }

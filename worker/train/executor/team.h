@@ -31,6 +31,10 @@ struct turn {
  */
 bool team_take_locked(struct team *team, int stage, struct turn *turn);
 
+/* Whether its executors are among those that may compute; the first team's always are. A task that it is at
+   goes on. */
+bool team_is_seated(const struct team *team);
+
 /* No task is under way. */
 bool team_is_idle_locked(const struct team *team);
 

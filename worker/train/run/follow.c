@@ -50,6 +50,6 @@ void follow_answered(struct run *run, uint64_t version) {
   follow->newest = version > follow->newest ? version : follow->newest;
   if (--follow->n_unanswered > 0 || !run->share.follows || !is_at_rest(run))
     return;
-  if (follow->newest <= run->weights->current->version + 1)
+  if (follow->newest <= mode_next(&run->mode, run->weights->current->version))
     follow_tell(run);
 }

@@ -11,10 +11,12 @@
 #include "common/base/memory_available.h"
 #include "common/base/message.h"
 #include "common/modes/mode.h"
+#include "common/settle/spec_settle.h"
 #include "model/stages/cuts.h"
 #include "worker/backend/plugin.h"
 #include "common/trace/trace.h"
 #include "worker/train/block/weights.h"
+#include "worker/train/replica/replica.h"
 #include "worker/train/run/load_memory.h"
 
 /* Few executors may be fast ones, for which one thread does not decode enough images. */
@@ -53,7 +55,7 @@ int loaded_open(const struct load_options *options, const Weir__LoadRun *load, s
     return err_set(err, ERR_INVALID, "run '%s': the order to load it has no spec", load->run);
   else
     out->spec = message_copy(load->spec);
-  if (!has_data && spec_check(out->spec, err) == 0 && mode_check(out->spec, err) == 0 &&
+  if (!has_data && spec_check(out->spec, err) == 0 && spec_settle_steps(out->spec, err) == 0 &&
       check_abilities(options, out->spec->train, err))
     goto out; /* another worker may be able */
   if (err->code || loaded_open_data(options, out, err)) {
@@ -222,11 +224,13 @@ static void keep_stages(const struct load_options *options, const struct loaded 
 static int check_memory(const struct load_options *options, struct loaded *loaded, struct err *err) {
   struct mode mode = mode_of(loaded->spec);
   struct load_memory memory = {.executors = options->devices ? 0 : options->executors,
-                               .versions = mode_bounds(&mode).sets,
+                               .versions = mode_bounds(&mode).sets + mode_bounds(&mode).replica_sets,
                                .has_eval = loaded->eval != NULL,
                                .batch = loaded->plan.batch,
                                .microbatch_samples = (uint64_t)loaded->plan.microbatch_samples};
   bool is_on_devices = options->devices && loaded->spec->workers->stages == 1; /* the whole model on each */
+  if (mode_bounds(&mode).replica_sets)
+    memory.state_bytes = replica_state_bytes(loaded->model, loaded->spec->train);
   memory_estimate(loaded, &memory.model);
   keep_stages(options, loaded, &memory.model);
   memory.available_bytes = promises_open(options->promises, 0).bytes;

@@ -16,7 +16,7 @@ static double fixed_bytes(const struct load_memory *memory) {
   if (memory->device)
     return weights * (memory->has_eval ? 2 : 1) + parameters * memory->versions + kept;
   return (double)memory->model.file_bytes + parameters * (memory->versions + GRADIENT_SUMS) +
-         kept * memory->executors;
+         (double)memory->state_bytes + kept * memory->executors;
 }
 
 /* Of one executor. */

@@ -11,6 +11,7 @@
 #include "worker/train/block/reducer.h"
 #include "worker/train/block/tasks.h"
 #include "worker/train/block/weights.h"
+#include "worker/train/replica/replica.h"
 #include "worker/train/run/extras.h"
 #include "worker/train/run/group.h"
 #include "worker/train/run/load.h"
@@ -156,11 +157,13 @@ struct run {
   struct transfers *transfers;
   uint32_t *owner; /* [n_blocks]: the block's server, an index in applied->servers */
   struct weights *weights;
+  struct replica *replica; /* of mode local, whose microbatches are a replica's; NULL */
+  bool is_replicating;     /* there is room for one */
   struct mode mode;
   struct mode_bounds bounds; /* the mode's */
   uint64_t first_step;       /* the first that may not be over */
   uint32_t n_steps;          /* that are open from it on */
-  struct step_tasks *steps;  /* [bounds.rounds + 1]: step s at s % that */
+  struct step_tasks *steps;  /* [bounds.rounds + 1]: the nth step (mode_count) at n % that */
   struct reducer **reducers; /* [bounds.rounds]: likewise, of steps that are begun */
   struct step_sends *sends;  /* [bounds.rounds]: of each reducer */
   struct transfer_item

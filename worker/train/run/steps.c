@@ -9,12 +9,31 @@
 
 static void steps_advance(struct run *run);
 
+/* A replica that is under way has said itself what it takes; where several are owed, one comes after another.
+ */
+static void steps_expect(const struct run *run, uint64_t step) {
+  struct task_range share = run->share.microbatches;
+  uint32_t each = plan_unit_microbatches(&run->loaded.plan);
+  if (run->is_replicating)
+    return;
+  if (run->replica && share.end > share.begin)
+    share.end = share.begin + 1;
+  loader_expect(run->loaded.loader, step, share.begin * each, share.end * each);
+}
+
 static struct step_tasks *step_at(const struct run *run, uint64_t step) {
-  return &run->steps[step % (run->bounds.rounds + 1)];
+  return &run->steps[mode_count(&run->mode, step) % (run->bounds.rounds + 1)];
 }
 
 static uint64_t steps_end_of(const struct run *run) {
-  return run->first_step + run->n_steps;
+  uint64_t end = run->first_step;
+  for (uint32_t i = 0; i < run->n_steps; i++)
+    end = mode_next(&run->mode, end);
+  return end;
+}
+
+static uint32_t reducer_of(const struct run *run, uint64_t step) {
+  return (uint32_t)(mode_count(&run->mode, step) % run->bounds.rounds);
 }
 
 static bool is_open(const struct run *run, uint64_t step) {
@@ -22,7 +41,7 @@ static bool is_open(const struct run *run, uint64_t step) {
 }
 
 struct reducer *steps_reducer(const struct run *run, uint64_t step) {
-  return run->reducers[step % run->bounds.rounds];
+  return run->reducers[reducer_of(run, step)];
 }
 
 /* The lowest step that is not known to be over: whoever has all of a version knows that the steps before it
@@ -128,43 +147,11 @@ static void on_drop(void *user, uint32_t block, struct buffer *buffer) {
   block_pool_give(sends->run->pool, block, buffer);
 }
 
-void steps_init(struct run *run, const struct mode *mode) {
-  const struct plan *plan = &run->loaded.plan;
-  run->mode = *mode;
-  run->bounds = mode_bounds(mode);
-  run->steps = mem_new((run->bounds.rounds + 1) * sizeof *run->steps);
-  run->reducers = mem_new(run->bounds.rounds * sizeof(struct reducer *));
-  run->sends = mem_new(run->bounds.rounds * sizeof *run->sends);
-  for (uint32_t i = 0; i <= run->bounds.rounds; i++) {
-    tasks_init(&run->steps[i].microbatches, plan->microbatches);
-    tasks_init(&run->steps[i].chunks, plan->eval_chunks);
-    extras_init(&run->steps[i].extra_microbatches, plan->microbatches);
-    extras_init(&run->steps[i].extra_chunks, plan->eval_chunks);
-  }
-}
-
-void steps_fini(struct run *run) {
-  for (uint32_t i = 0; run->steps && i <= run->bounds.rounds; i++) {
-    tasks_fini(&run->steps[i].microbatches);
-    tasks_fini(&run->steps[i].chunks);
-    extras_fini(&run->steps[i].extra_microbatches);
-    extras_fini(&run->steps[i].extra_chunks);
-  }
-  free(run->steps);
-  free(run->reducers);
-  free(run->sends);
-  free(run->unsent);
-  run->steps = NULL;
-  run->reducers = NULL;
-  run->sends = NULL;
-  run->unsent = NULL;
-}
-
 void steps_join(struct run *run, uint64_t step) {
   for (uint32_t i = 0; i < run->bounds.rounds; i++) {
     run->sends[i].run = run;
     run->reducers[i] =
-        reducer_new(&(struct reducer_options){.microbatches = run->loaded.plan.microbatches,
+        reducer_new(&(struct reducer_options){.microbatches = plan_units(&run->loaded.plan),
                                               .blocks = run->loaded.model->n_blocks,
                                               .summed_blocks = run->loaded.model->n_param_blocks,
                                               .roles = run->roles,
@@ -177,7 +164,7 @@ void steps_join(struct run *run, uint64_t step) {
   weights_open_next(run->weights, mode_version(&run->mode, step), false); /* each member for itself */
   steps_open_tasks(run);
   run->follow = (struct follow){0};
-  loader_expect(run->loaded.loader, step, run->share.microbatches.begin, run->share.microbatches.end);
+  steps_expect(run, step);
 }
 
 void steps_clear(struct run *run) {
@@ -203,7 +190,7 @@ static void step_tell_reducer(const struct run *run, const struct step_tasks *ta
 static void step_begin(struct run *run, struct step_tasks *tasks) {
   bool mine[MICROBATCHES_MAX];
   tasks->is_begun = true;
-  run->sends[tasks->step % run->bounds.rounds].step = tasks->step;
+  run->sends[reducer_of(run, tasks->step)].step = tasks->step;
   tasks_mine(&tasks->microbatches, mine);
   reducer_begin(steps_reducer(run, tasks->step), mine, mode_brings_version(&run->mode, tasks->step));
 }
@@ -213,15 +200,15 @@ static void steps_open(struct run *run) {
   struct weights *weights = run->weights;
   uint64_t version = weights->current->version;
   bool is_first = true;
-  weights_open_next(weights, version + 1, run->outlet && run->outlet->is_on_device);
+  weights_open_next(weights, mode_next(&run->mode, version), run->outlet && run->outlet->is_on_device);
   steps_open_tasks(run);
-  for (uint64_t step = run->first_step; step < steps_end_of(run); step++) {
+  for (uint64_t step = run->first_step; step < steps_end_of(run); step = mode_next(&run->mode, step)) {
     struct step_tasks *tasks = step_at(run, step);
     if (tasks->is_begun || mode_version(&run->mode, step) > version)
       continue;
     step_begin(run, tasks);
     if (is_first)
-      loader_expect(run->loaded.loader, step, run->share.microbatches.begin, run->share.microbatches.end);
+      steps_expect(run, step);
     is_first = false;
   }
 }
@@ -234,7 +221,7 @@ static bool next_is_due(const struct run *run) {
 
 void steps_assign(struct run *run) {
   struct weights *weights = run->weights;
-  for (uint64_t step = run->first_step; step < steps_end_of(run); step++) {
+  for (uint64_t step = run->first_step; step < steps_end_of(run); step = mode_next(&run->mode, step)) {
     step_tasks_assign(run, step_at(run, step));
     if (step_at(run, step)->is_begun)
       step_tell_reducer(run, step_at(run, step));
@@ -243,8 +230,7 @@ void steps_assign(struct run *run) {
     if (!weights->next->is_open)
       steps_open(run); /* it was held there */
     else
-      loader_expect(run->loaded.loader, run->first_step, run->share.microbatches.begin,
-                    run->share.microbatches.end);
+      steps_expect(run, run->first_step);
   }
   pthread_cond_broadcast(&run->changed);
 }
@@ -282,7 +268,7 @@ void steps_reissue(struct run *run, const Weir__Reissue *order) {
 }
 
 void steps_compute_alone(struct run *run, uint64_t step, struct tree_node node) {
-  uint32_t end = tree_node_end(node, run->loaded.plan.microbatches);
+  uint32_t end = tree_node_end(node, plan_units(&run->loaded.plan));
   if (!is_at(run, step) ||
       !extras_add(&step_at(run, step)->extra_microbatches, (struct task_range){node.first, end}))
     return;
@@ -321,7 +307,7 @@ static void steps_rest(const struct run *run) {
 static void steps_close(struct run *run, uint64_t step) {
   while (run->n_steps > 0 && run->first_step < step) {
     step_tasks_close(step_at(run, run->first_step));
-    run->first_step++;
+    run->first_step = mode_next(&run->mode, run->first_step);
     run->n_steps--;
   }
   steps_drop_unsent(run, run->first_step);
@@ -347,7 +333,7 @@ static void steps_advance(struct run *run) {
 /* Whether a part of the microbatch's alone will be added to one of another of ours. */
 static bool has_sibling_here(const struct run *run, uint32_t microbatch) {
   const struct task_range *share = &run->share.microbatches;
-  uint32_t n = run->loaded.plan.microbatches;
+  uint32_t n = plan_units(&run->loaded.plan);
   struct tree_node sibling;
   return tree_sibling(tree_canonical((struct tree_node){microbatch, 0}, n), n, &sibling) &&
          sibling.first >= share->begin && tree_node_end(sibling, n) <= share->end;
@@ -355,14 +341,18 @@ static bool has_sibling_here(const struct run *run, uint32_t microbatch) {
 
 /* Of a task that was begun: what it reads is kept for it. */
 static void work_set(struct run *run, struct work *work, uint64_t step) {
+  run->is_replicating |= run->replica && work->kind == WORK_MICROBATCH;
   work->step = step;
   work->version = steps_version(run, step, work->kind);
   work->set = weights_find(run->weights, work->version);
   work->set->readers++;
 }
 
-/* Whether tasks of that kind can be computed: what they read is here, or fills. */
+/* Whether tasks of that kind can be computed: what they read is here, or fills, and of replicas there is none
+   under way. */
 static bool is_readable(const struct run *run, uint64_t step, enum work_kind kind) {
+  if (kind == WORK_MICROBATCH && run->is_replicating)
+    return false;
   return weights_find(run->weights, steps_version(run, step, kind)) != NULL;
 }
 
@@ -380,11 +370,12 @@ static bool step_tasks_begin(struct run *run, struct step_tasks *tasks, struct w
 
 /* Never of weights that are not all here: whatever is late is late at the steps before. */
 static bool extra_begin(struct run *run, struct work *work) {
-  for (uint64_t step = steps_lowest(run); step < steps_end_of(run) && is_at(run, step); step++) {
+  for (uint64_t step = steps_lowest(run); step < steps_end_of(run) && is_at(run, step);
+       step = mode_next(&run->mode, step)) {
     struct step_tasks *tasks = step_at(run, step);
     if (has_version(run, step) && extras_begin(&tasks->extra_chunks, &work->index))
       work->kind = WORK_CHUNK;
-    else if (extras_begin(&tasks->extra_microbatches, &work->index))
+    else if (!run->is_replicating && extras_begin(&tasks->extra_microbatches, &work->index))
       work->kind = WORK_MICROBATCH;
     else
       continue;
@@ -397,7 +388,8 @@ static bool extra_begin(struct run *run, struct work *work) {
 }
 
 bool steps_are_owed(const struct run *run) {
-  for (uint64_t step = steps_lowest(run); step < steps_end_of(run) && is_at(run, step); step++) {
+  for (uint64_t step = steps_lowest(run); step < steps_end_of(run) && is_at(run, step);
+       step = mode_next(&run->mode, step)) {
     const struct step_tasks *tasks = step_at(run, step);
     if (tasks->microbatches.n_owed > 0 || extras_are_owed(&tasks->extra_microbatches))
       return true;
@@ -413,7 +405,7 @@ bool steps_begin(struct run *run, const struct weights_set *beside, struct work 
   if (extra_begin(run, work))
     return true;
   work->is_extra = false;
-  for (uint64_t step = steps_lowest(run); step < steps_end_of(run); step++)
+  for (uint64_t step = steps_lowest(run); step < steps_end_of(run); step = mode_next(&run->mode, step))
     if (step_tasks_begin(run, step_at(run, step), work)) {
       work->is_for_device = work->kind == WORK_MICROBATCH && (has_sibling_here(run, work->index) ||
                                                               (run->outlet && run->outlet->is_on_device));
@@ -458,6 +450,7 @@ static void reader_end(struct run *run, struct weights_set *set) {
 /* Its step may be over, and closed. */
 void steps_end(struct run *run, const struct work *work, bool is_done) {
   struct step_tasks *step = is_open(run, work->step) ? step_at(run, work->step) : NULL;
+  run->is_replicating &= work->kind != WORK_MICROBATCH;
   if (step && !work->is_extra)
     share_end(run, step, work, is_done);
   else if (step)

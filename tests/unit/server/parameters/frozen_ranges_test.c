@@ -1,5 +1,5 @@
 /* Rows that are frozen become ranges of the blocks that hold them. */
-#include "server/parameters/block/frozen_ranges.h"
+#include "common/optim/frozen_ranges.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -53,7 +53,7 @@ int mode_check(const Weir__RunSpec *spec, struct err *err) {
 }
 
 struct mode mode_of(const Weir__RunSpec *spec) {
-  return (struct mode){&late, spec->train};
+  return (struct mode){.def = &late, .train = spec->train};
 }
 
 static void load(struct snapshot_fixture *f, bool is_clipped) {

@@ -76,7 +76,7 @@ static void a_row_that_is_there_already_is_ignored(void **state) {
   assert_false(statistics_is_complete(&fixture.statistics));
   add(&fixture, 0, false, rows[0]);
   add(&fixture, 2, false, rows[2]);
-  assert_true(statistics_metrics(&fixture.statistics).sum[METRIC_LOSS_SUM] == 6.875);
+  assert_true(statistics_metrics(&fixture.statistics, 0).sum[METRIC_LOSS_SUM] == 6.875);
   fixture_fini(&fixture);
 }
 
@@ -88,7 +88,7 @@ static void metrics_are_summed_in_double_precision(void **state) {
   add(&fixture, 0, false, row);
   add(&fixture, 1, false, one);
   add(&fixture, 2, false, one);
-  assert_true(statistics_metrics(&fixture.statistics).sum[METRIC_LOSS_SUM] == 16777218);
+  assert_true(statistics_metrics(&fixture.statistics, 0).sum[METRIC_LOSS_SUM] == 16777218);
   fixture_fini(&fixture);
 }
 
@@ -164,6 +164,33 @@ static void a_row_that_is_not_finite_is_refused(void **state) {
   fixture_fini(&fixture);
 }
 
+/* Of two replicas, each of which has taken two steps of its own. */
+static void rows_of_replicas_are_averaged_and_have_the_metrics_of_each_step(void **state) {
+  enum { STEPS = 2, ROW = ELEMS + STEPS * METRICS };
+  static const float of_replicas[2][ROW] = {{0, 0, 0, 0, 0, 10, 1, 1.5f, 4, 1, 4, 4, 1.25f, 4, 3, 4, 4},
+                                            {0, 0, 0, 0, 0, 20, 4, 2.5f, 4, 2, 4, 4, 2, 4, 3, 4, 4}};
+  struct statistic of_model[] = {{.begin = METRICS, .elems = 2, .momentum = 0.9f}};
+  struct model model = {.statistics = of_model, .n_statistics = 1, .metrics.row_elems = METRICS};
+  struct block block = {.kind = BLOCK_STATISTICS, .begin = 0, .elems = ELEMS};
+  struct plan plan = {.microbatches = 8, .replicas = 2, .inner_steps = STEPS};
+  float before[ELEMS] = {0, 0, 0, 0, 0, 100, 100}, after[ELEMS];
+  struct fixture fixture;
+  struct err err;
+  (void)state;
+  assert_int_equal(block_part_elems(&block, STEPS), ROW);
+  assert_int_equal(statistics_init(&fixture.statistics, &model, &block, &plan, &err), 0);
+  add(&fixture, 1, false, of_replicas[1]);
+  assert_false(statistics_is_complete(&fixture.statistics));
+  add(&fixture, 0, false, of_replicas[0]);
+  assert_true(statistics_is_complete(&fixture.statistics));
+  statistics_merge(&fixture.statistics, before, after);
+  assert_true(after[METRICS] == 15 && after[METRICS + 1] == 2.5f);
+  assert_true(statistics_metrics(&fixture.statistics, 0).sum[METRIC_LOSS_SUM] == 4);
+  assert_true(statistics_metrics(&fixture.statistics, 1).sum[METRIC_LOSS_SUM] == 3.25);
+  assert_true(statistics_metrics(&fixture.statistics, 1).sum[METRIC_CORRECT] == 6);
+  fixture_fini(&fixture);
+}
+
 static size_t allocated_bytes(void) {
   struct mallinfo2 info = mallinfo2();
   return info.uordblks + info.hblkhd;
@@ -214,6 +241,7 @@ int main(void) {
       cmocka_unit_test(an_evaluation_counts_metrics_alone),
       cmocka_unit_test(named_metrics_are_finished_in_the_chunks_order),
       cmocka_unit_test(a_row_that_is_not_finite_is_refused),
+      cmocka_unit_test(rows_of_replicas_are_averaged_and_have_the_metrics_of_each_step),
       cmocka_unit_test(rows_take_memory_by_their_own_size),
       cmocka_unit_test(what_is_missing_are_the_rows_that_did_not_come),
   };

@@ -37,7 +37,7 @@ static const struct mode_def late = {.name = "late",
                                      .bounds = late_bounds};
 
 static int setup(void **state) {
-  struct mode mode = {&late, NULL};
+  struct mode mode = {.def = &late};
   *state = steps_fixture_new(&mode, LAST);
   return 0;
 }

@@ -15,7 +15,7 @@
 #include "worker/train/run/receipt.h"
 
 static int setup(void **state) {
-  struct mode sync = {mode_at(0), NULL};
+  struct mode sync = {.def = mode_at(0)};
   *state = steps_fixture_new(&sync, STEPS);
   return 0;
 }

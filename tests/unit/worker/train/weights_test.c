@@ -283,7 +283,7 @@ static void a_device_that_is_too_small_for_two_versions_keeps_none(void **state)
 
 static void the_pool_gives_the_same_buffer_again_unless_it_is_shared(void **state) {
   struct fixture *f = *state;
-  struct block_pool *pool = block_pool_new(&f->model, backend_find("ref"));
+  struct block_pool *pool = block_pool_new(&f->model, backend_find("ref"), 0);
   struct buffer *first = block_pool_take(pool, 1), *shared;
   assert_int_equal(first->size_bytes, 6 * sizeof(float));
   block_pool_give(pool, 1, first);
@@ -300,7 +300,7 @@ static void the_pool_gives_the_same_buffer_again_unless_it_is_shared(void **stat
 /* So that a server that reads it late learns that the gradient is another. */
 static void a_buffer_of_the_pool_that_is_given_back_is_another_turn(void **state) {
   struct fixture *f = *state;
-  struct block_pool *pool = block_pool_new(&f->model, backend_find("ref"));
+  struct block_pool *pool = block_pool_new(&f->model, backend_find("ref"), 0);
   struct buffer *buffer = block_pool_take(pool, 1);
   uint32_t turn;
   assert_non_null(buffer->place);

@@ -1,6 +1,6 @@
 /* Ranges of a block that updates leave as they are: the rows of model.frozen_rows. */
-#ifndef WEIR_SERVER_PARAMETERS_BLOCK_FROZEN_RANGES_H
-#define WEIR_SERVER_PARAMETERS_BLOCK_FROZEN_RANGES_H
+#ifndef WEIR_COMMON_OPTIM_FROZEN_RANGES_H
+#define WEIR_COMMON_OPTIM_FROZEN_RANGES_H
 
 #include "model/model.h"
 

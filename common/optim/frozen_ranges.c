@@ -1,5 +1,5 @@
 /* Ranges of a block that its updates leave alone. */
-#include "server/parameters/block/frozen_ranges.h"
+#include "common/optim/frozen_ranges.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,131 @@
+"""Mode local: replicas take steps of their own, and which workers compute them does not change one bit. That the steps
+are DiLoCo's is shown by test_parity.py."""
+import json
+import os
+import re
+import signal
+
+from gate import Gate
+from harness import Cluster, Folder, Process, done_event, kept, main, newest_step, program, read_metrics, wait_for, weir
+
+STEPS, INNER = 20, 6  # the last round has two steps
+LOCAL = ("train.mode=local", "train.local.replicas=2", f"train.local.inner_steps={INNER}")
+ROUNDS = -(-STEPS // INNER)
+UNLOADED = re.compile(r"run_unloaded run=\S+ .* gradient_bytes=(\d+) weights=\d+ weight_bytes=(\d+) ")
+MODEL = ("lenet", "--channels", "4,8", "--batch-norm", "--dropout", "0.25", "--seed", "3", "--hidden", "64")
+
+
+def write_spec(folder):
+    folder.small_data(480, 12)
+    return folder.small_spec(folder.model(*MODEL), 8, STEPS, INNER)
+
+
+def options_of(replicas):
+    return ("train.mode=local", f"train.local.replicas={replicas}", f"train.local.inner_steps={INNER}")
+
+
+def train(folder, spec, workers, servers, threads, replicas=2):
+    name = f"{replicas}-{workers}-{servers}-{threads}"
+    metrics = folder.file(name + ".jsonl")
+    weir("train", spec, "--workers", workers, "--servers", servers, "--threads", threads, "--out", folder.file(name),
+         "--metrics", metrics, *options_of(replicas))
+    return read_metrics(metrics)
+
+
+def calm(folder, spec):
+    return kept("local-2", lambda: train(folder, spec, 1, 1, 2)[-1]["weights_sha256"])
+
+
+def test_any_cluster_ends_in_the_same_weights_whether_it_has_more_workers_than_replicas_or_fewer():
+    with Folder() as folder:
+        spec = write_spec(folder)
+        hashes = {}
+        for replicas, clusters in ((1, ((1, 1, 1), (2, 2, 2))), (2, ((1, 2, 1), (2, 1, 2), (3, 1, 1))), (4, ((2, 2, 1),))):
+            found = {cluster: train(folder, spec, *cluster, replicas=replicas)[-1]["weights_sha256"]
+                     for cluster in clusters}
+            assert len(set(found.values())) == 1, f"{replicas} replicas: {found}"
+            hashes[replicas] = next(iter(found.values()))
+        assert len(set(hashes.values())) == 3, "other replicas are another run"
+        assert calm(folder, spec) == hashes[2]
+
+
+def test_metrics_count_steps_and_versions_are_evaluated_where_there_are_some():
+    with Folder() as folder:
+        events = train(folder, write_spec(folder), 2, 1, 1)
+        steps = [event for event in events if event["event"] == "step"]
+        assert [event["step"] for event in steps] == list(range(STEPS))
+        assert all(event["samples"] == 96 and event["loss"] > 0 and event["lr"] == 0.05 for event in steps)
+        assert [event["step"] for event in events if event["event"] == "eval"] == [6, 12, 18, 20]
+        assert events[-1]["steps"] == STEPS
+
+
+def traffic(folder, spec, *settings):
+    """Bytes of gradients and of weights of a run that one worker computes."""
+    with Cluster(folder, workers=1) as cluster:
+        weir("submit", spec, *settings, "--follow", "--coordinator", cluster.address)
+        return tuple(map(int, wait_for(lambda: UNLOADED.search(cluster.servers[0][0].output()), "the run's end").groups()))
+
+
+def test_weights_travel_once_a_round():
+    with Folder() as folder, Folder() as other:
+        came, went = traffic(folder, write_spec(folder))
+        local = traffic(other, write_spec(other), *options_of(1))
+        assert local == (came * ROUNDS // STEPS, went * (ROUNDS + 1) // (STEPS + 1)), "each version goes to the worker once"
+
+
+def test_workers_beyond_the_replicas_stand_by():
+    with Folder() as folder:
+        spec, gate = write_spec(folder), Gate(folder)
+        gate.stop_at(INNER)
+        with Cluster(folder, workers=3, gate=gate) as cluster:
+            run = weir("submit", spec, *LOCAL, "workers.min=3", "--coordinator", cluster.address).stdout.strip()
+            wait_for(lambda: "1 of the 3 workers stand by" in weir("status", run, "--coordinator", cluster.address).stdout,
+                     "the note")
+            gate.open()
+            weir("watch", run, "--coordinator", cluster.address)
+
+
+def test_a_replica_whose_worker_is_killed_is_computed_anew_with_the_same_bits():
+    with Folder() as folder:
+        spec = write_spec(folder)
+        wanted = calm(folder, spec)
+        gate, metrics = Gate(folder), folder.file("stormy.jsonl")
+        gate.stop_at(INNER - 1)
+        with Process(program("weir"), "train", spec, "--workers", 2, "--servers", 2, "--threads", 1, "--no-restart",
+                     "--out", folder.file("stormy"), "--metrics", metrics, *LOCAL, env=gate.environment) as training:
+            wait_for(lambda: newest_step(metrics) >= INNER - 1, "the first version")
+            address = next(word for word in training.output().split() if word.startswith("127.0.0.1:")).rstrip(".,")
+
+            def ready():
+                workers = json.loads(weir("workers", "--coordinator", address, "--json").stdout)
+                return [worker["pid"] for worker in workers if worker["state"] == "ready"]
+            os.kill(wait_for(lambda: len(ready()) == 2 and ready(), "two workers")[0], signal.SIGKILL)
+            gate.open()
+            assert training.wait() == 0, training.output()[-3000:]
+        assert done_event(metrics)["weights_sha256"] == wanted
+
+
+def test_what_local_steps_do_not_go_with_is_refused_by_name():
+    with Folder() as folder:
+        spec = write_spec(folder)
+        for settings, words in (
+                (("train.mode=local",), "train.local: is missing"),
+                ((*LOCAL, "train.mode=sync"), "train.local: is of train.mode local"),
+                ((*LOCAL, "train.local.replicas=3"), "train.local.replicas: 3 replicas of train.microbatches 8"),
+                ((*LOCAL, "train.local.replicas=0"), "train.local.replicas: must be given"),
+                ((*LOCAL, "train.local.inner_state=kept"), "train.local.inner_state: 'kept'"),
+                ((*LOCAL, "train.local.outer={name: lamb}"), "train.local.outer.name"),
+                ((*LOCAL, "train.optimizer.name=lars"), "train.optimizer"),
+                ((*LOCAL, "train.collective=shm"), "train.collective: mode local"),
+                ((*LOCAL, "workers.stages=2"), "workers.stages: mode local"),
+                ((*LOCAL, "train.average={decay: 0.9}"), "train.average: mode local"),
+                ((*LOCAL, "eval.every_steps=7"), "eval.every_steps: 7 is no multiple of train.local.inner_steps: take 6 or 12"),
+                ((*LOCAL, "checkpoint.every_steps=4"), "checkpoint.every_steps: 4"),
+                ((*LOCAL, "train.hold=7"), "train.hold: there will be no version 7"),
+                ((*LOCAL, "eval.at=[8]"), "eval.at")):
+            said = weir("submit", spec, *settings, "--coordinator", "127.0.0.1:1", status=2).stderr
+            assert words in said, (settings, said)
+
+
+if __name__ == "__main__":
+    main(globals())

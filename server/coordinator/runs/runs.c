@@ -45,6 +45,7 @@ static const unsigned transitions[] = {
 #undef TO
 
 static void forget_old_runs(struct coordinator *coordinator);
+static void compact_old_events(struct coordinator *coordinator);
 static void remove_run(struct coordinator *coordinator, int at);
 static void run_release(struct coordinator *coordinator, struct run *run);
 
@@ -65,6 +66,7 @@ void coordinator_run_set_state(struct coordinator *coordinator, struct run *run,
     return;
   run->finished_unix_ms = coordinator->unix_offset_ms + (int64_t)coordinator->now_ms;
   coordinator_act(coordinator, ACTION_RELEASE)->run = run->id;
+  compact_old_events(coordinator);
 }
 
 void coordinator_run_saved(struct coordinator *coordinator, const struct saved_state *saved) {
@@ -151,6 +153,7 @@ void coordinator_run_set(struct coordinator *coordinator, const char *id, const 
 void coordinator_run_add(struct coordinator *coordinator, struct run *run) {
   CHECK(!coordinator_run(coordinator, run->id));
   forget_old_runs(coordinator);
+  compact_old_events(coordinator);
   coordinator->has_tenants |=
       coordinator->n_runs > 0 && strcmp(run->tenant, coordinator->runs[0]->tenant) != 0;
   array_reserve((void **)&coordinator->runs, &coordinator->runs_capacity, coordinator->n_runs,
@@ -189,6 +192,26 @@ static void forget_old_runs(struct coordinator *coordinator) {
   for (int is_trial = 0; is_trial <= 1; is_trial++)
     for (int at; (at = find_excess(coordinator, is_trial)) >= 0;)
       remove_run(coordinator, at);
+}
+
+/* The events of runs that are over take so many bytes together: beyond it those of the oldest are fewer.
+   The store has all of them. */
+static void compact_old_events(struct coordinator *coordinator) {
+  size_t bytes = 0, most = coordinator->options.events_old_bytes;
+  if (!most)
+    most = EVENTS_OLD_BYTES;
+  for (int i = 0; i < coordinator->n_runs; i++)
+    if (coordinator_is_over(coordinator->runs[i]))
+      bytes += event_log_bytes(&coordinator->runs[i]->events);
+  for (int i = 0; i < coordinator->n_runs && bytes > most; i++) {
+    struct event_log *events = &coordinator->runs[i]->events;
+    if (!coordinator_is_over(coordinator->runs[i]) ||
+        coordinator->runs[i]->is_stop_awaited) /* it is just told */
+      continue;
+    bytes -= event_log_bytes(events);
+    event_log_compact(events);
+    bytes += event_log_bytes(events);
+  }
 }
 
 static void remove_run(struct coordinator *coordinator, int at) {

@@ -10,7 +10,7 @@
 
 static void event_append(struct event_log *log, const struct logged_event *event);
 static void steps_thin(struct event_log *log);
-static void infos_drop(struct event_log *log);
+static void infos_drop(struct event_log *log, int max);
 static void others_halve(struct event_log *log);
 static void forget_covered(struct event_log *log, const Weir__StepEvent *by);
 
@@ -106,11 +106,12 @@ static void event_append(struct event_log *log, const struct logged_event *event
   array_reserve((void **)&list->items, &list->capacity, list->count, sizeof *list->items);
   list->items[list->count++] = *event;
   log->infos += event->kind == WEIR__RUN_EVENT__EVENT_INFO;
+  log->is_compact = false;
   curves_append(log, event);
   if (is_step && log->steps.count - log->thinned >= EVENT_LOG_EXACT + EVENT_LOG_SLACK)
     steps_thin(log);
   if (log->infos >= 2 * EVENT_LOG_INFOS)
-    infos_drop(log);
+    infos_drop(log, EVENT_LOG_INFOS);
   if (log->others.count >= EVENT_LOG_EVALS)
     others_halve(log);
 }
@@ -155,35 +156,40 @@ static int steps_join(struct logged_event *items, int count, uint64_t stride) {
   return kept;
 }
 
-/* All but the newest come together, by strides that are twice as long until there are few enough; of
-   incarnations that are as many, the oldest are dropped. */
-static void steps_thin(struct event_log *log) {
-  struct event_list *steps = &log->steps;
-  int older = steps->count - EVENT_LOG_EXACT, before, kept;
+/* The first `older` come together, by strides that are twice as long until there are at most `max`; of
+   incarnations that are as many, the oldest are dropped. Returns how many are left, at the front. */
+static int steps_squeeze(struct event_log *log, int older, int max) {
+  struct logged_event *items = log->steps.items;
+  int before, kept;
   if (log->stride == 0)
     log->stride = 1;
-  kept = steps_join(steps->items, older, log->stride);
+  kept = steps_join(items, older, log->stride);
   do {
     before = kept;
-    if (kept > EVENT_LOG_THINNED)
-      kept = steps_join(steps->items, kept, log->stride *= 2);
-  } while (kept < before && kept > EVENT_LOG_THINNED);
-  if (kept > EVENT_LOG_THINNED) {
-    int dropped = kept - EVENT_LOG_THINNED;
-    kept -= dropped;
-    memmove(steps->items, steps->items + dropped, (size_t)kept * sizeof *steps->items);
-  }
+    if (kept > max)
+      kept = steps_join(items, kept, log->stride *= 2);
+  } while (kept < before && kept > max);
+  if (kept <= max)
+    return kept;
+  memmove(items, items + kept - max, (size_t)max * sizeof *items);
+  return max;
+}
+
+/* All but the newest. */
+static void steps_thin(struct event_log *log) {
+  struct event_list *steps = &log->steps;
+  int older = steps->count - EVENT_LOG_EXACT, kept = steps_squeeze(log, older, EVENT_LOG_THINNED);
   memmove(steps->items + kept, steps->items + older, EVENT_LOG_EXACT * sizeof *steps->items);
   steps->count = kept + EVENT_LOG_EXACT;
   log->thinned = kept;
 }
 
-static void infos_drop(struct event_log *log) {
+/* The oldest of a kind, until `surplus` are gone. */
+static void others_drop(struct event_log *log, Weir__RunEvent__EventCase kind, int surplus) {
   struct event_list *others = &log->others;
-  int surplus = log->infos - EVENT_LOG_INFOS, kept = 0;
+  int kept = 0;
   for (int i = 0; i < others->count; i++) {
-    bool is_dropped = surplus > 0 && others->items[i].kind == WEIR__RUN_EVENT__EVENT_INFO;
-    if (is_dropped) {
+    if (surplus > 0 && others->items[i].kind == kind) {
       event_fini(&others->items[i]);
       surplus--;
     } else {
@@ -191,7 +197,39 @@ static void infos_drop(struct event_log *log) {
     }
   }
   others->count = kept;
-  log->infos = EVENT_LOG_INFOS;
+}
+
+static void infos_drop(struct event_log *log, int max) {
+  others_drop(log, WEIR__RUN_EVENT__EVENT_INFO, log->infos - max);
+  log->infos = log->infos < max ? log->infos : max;
+}
+
+static void list_fit(struct event_list *list) {
+  struct logged_event *items = mem_new(((size_t)list->count + 1) * sizeof *items);
+  memcpy(items, list->items, (size_t)list->count * sizeof *items);
+  free(list->items);
+  list->items = items;
+  list->capacity = list->count + 1;
+}
+
+void event_log_compact(struct event_log *log) {
+  int evals = 0;
+  if (log->is_compact || log->steps.count + log->others.count == 0)
+    return;
+  for (int i = 0; i < log->others.count; i++)
+    evals += log->others.items[i].kind == WEIR__RUN_EVENT__EVENT_EVAL;
+  log->steps.count = log->thinned = steps_squeeze(log, log->steps.count, EVENT_LOG_OLD_STEPS);
+  infos_drop(log, EVENT_LOG_OLD_INFOS);
+  others_drop(log, WEIR__RUN_EVENT__EVENT_EVAL, evals - EVENT_LOG_OLD_EVALS);
+  list_fit(&log->steps);
+  list_fit(&log->others);
+  log->is_compact = true;
+}
+
+size_t event_log_bytes(const struct event_log *log) {
+  enum { OTHER_BYTES = 1024 }; /* an evaluation's or an info's message: a few hundred bytes and more */
+  return (size_t)(log->steps.capacity + log->others.capacity) * sizeof *log->steps.items +
+         (size_t)log->others.count * OTHER_BYTES;
 }
 
 static void others_halve(struct event_log *log) {

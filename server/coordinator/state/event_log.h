@@ -5,6 +5,7 @@
 #define WEIR_SERVER_COORDINATOR_STATE_EVENT_LOG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "server/coordinator/curves/run_curves.h"
 #include "training.pb-c.h"
@@ -16,6 +17,9 @@ enum {
   EVENT_LOG_INFOS = 512,     /* the newest: each says all that those before it said; at times twice as many */
   EVENT_LOG_EVALS = 1000000, /* above it the older half is dropped */
 };
+
+/* What event_log_compact leaves of each kind: some 200 KB in all, in place of 4 MB and more. */
+enum { EVENT_LOG_OLD_STEPS = 512, EVENT_LOG_OLD_EVALS = 256, EVENT_LOG_OLD_INFOS = 16 };
 
 /* Room for one event of a run. */
 struct run_event_view {
@@ -45,6 +49,7 @@ struct event_log {
   uint64_t next;
   struct event_list steps, others;
   int thinned, infos;       /* how many of steps, from the front, are joined; how many of others are infos */
+  bool is_compact;          /* nothing was added since event_log_compact */
   uint64_t stride;          /* steps that one of the thinned events may stand for, a power of two; 0 is 1 */
   struct run_curves curves; /* of all that there was; after a roll-back, of what is there of it */
 };
@@ -62,6 +67,11 @@ void event_log_add(struct event_log *log, const struct logged_event *event);
    `next`. What is no event, or out of order, is ignored. An event of several steps takes the place of those
    that it stands for. */
 void event_log_restore(struct event_log *log, const Weir__RunEvent *event);
+/* Joins all steps, also the newest, and drops all but the newest of what else there is; the last event stays.
+ */
+void event_log_compact(struct event_log *log);
+/* About how much memory it takes, but for its curves, which are bounded. */
+size_t event_log_bytes(const struct event_log *log);
 /* The first event with that number or a higher one. An event of several steps has the number of the last one.
    False if there is none yet. */
 bool event_log_view(const struct event_log *log, uint64_t number, struct run_event_view *view);

@@ -2,6 +2,7 @@
 #ifndef WEIR_SERVER_COORDINATOR_STATE_OPTIONS_H
 #define WEIR_SERVER_COORDINATOR_STATE_OPTIONS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/certs/ticket.h"
@@ -11,6 +12,7 @@ struct quotas;
 /* So many runs that are over are known, and so many trials of sweeps that are. The store has the others, and
    their sweeps' logs say what became of them. */
 enum { RUNS_KEPT = 1000, TRIALS_KEPT = 1000 };
+enum { EVENTS_OLD_BYTES = 256 << 20 }; /* of runs that are over, about */
 
 struct coordinator_options {
   uint64_t term;             /* in every order; views and events are numbered from term << 32 on */
@@ -22,6 +24,7 @@ struct coordinator_options {
   unsigned char secret[TICKET_KEY_BYTES]; /* from which the keys of new runs are derived */
   const struct quotas *quotas;            /* of tenants; outlives the coordinator, and may change between
                                              its steps (EVENT_QUOTAS); NULL: none */
+  size_t events_old_bytes;    /* about, of the events of runs that are over; 0: EVENTS_OLD_BYTES */
   const char *store_identity; /* that servers' stores must have; outlives the coordinator; NULL: any */
 };
 

@@ -11,6 +11,8 @@
 #include "common/base/log.h"
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
+#include "server/coordinator/state/run.h"
+#include "server/coordinator/state/state.h"
 #include "tests/support/coordinator/core_run.h"
 #include "tests/support/coordinator/core_succession.h"
 
@@ -281,6 +283,36 @@ static void trials_that_are_over_push_out_each_other_alone(void **state) {
   assert_true(is_known(f, "trial-2"));
 }
 
+static void add_steps(struct core_fixture *f, const char *id, int n) {
+  for (int i = 0; i < n; i++) {
+    struct logged_event event = {.kind = WEIR__RUN_EVENT__EVENT_STEP, .step = WEIR__STEP_EVENT__INIT};
+    event.step.step = (uint64_t)i;
+    event_log_add(&coordinator_run(f->coordinator, id)->events, &event);
+  }
+}
+
+static int steps_kept(struct core_fixture *f, const char *id) {
+  return coordinator_run(f->coordinator, id)->events.steps.count;
+}
+
+static void histories_of_runs_that_are_over_are_short_once_they_take_too_much(void **state) {
+  enum { MANY = 4 * EVENT_LOG_OLD_STEPS };
+  struct core_fixture *f = *state;
+  user_submits(f, "live", 1, 0);
+  add_steps(f, "live", MANY);
+  runs_come_and_go(f, "old", 2);
+  add_steps(f, "old-0", MANY);
+  add_steps(f, "old-1", MANY);
+  runs_come_and_go(f, "new", 1);
+  assert_int_equal(steps_kept(f, "old-0"), MANY); /* there is room */
+  f->coordinator->options.events_old_bytes =
+      event_log_bytes(&coordinator_run(f->coordinator, "old-1")->events) * 3 / 2;
+  runs_come_and_go(f, "newer", 1);
+  assert_in_range(steps_kept(f, "old-0"), 1, EVENT_LOG_OLD_STEPS);
+  assert_int_equal(steps_kept(f, "old-1"), MANY);
+  assert_int_equal(steps_kept(f, "live"), MANY);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, core_setup, core_teardown)
   const struct CMUnitTest tests[] = {
@@ -292,6 +324,7 @@ int main(void) {
       TEST(a_resume_drops_what_comes_again),
       TEST(a_commit_that_a_cancelled_run_had_under_way_counts),
       TEST(trials_that_are_over_push_out_each_other_alone),
+      TEST(histories_of_runs_that_are_over_are_short_once_they_take_too_much),
       TEST(a_wish_to_pause_outlives_the_coordinator),
       TEST(a_wish_to_stop_outlives_the_coordinator),
       TEST(a_wish_outlives_everybody),

@@ -280,9 +280,48 @@ static void an_event_of_more_steps_than_there_were_is_cut(void **state) {
   event_log_fini(&log);
 }
 
+static void the_history_of_a_run_that_is_over_can_be_made_short(void **state) {
+  struct event_log log = {.next = 1};
+  struct run_event_view view;
+  struct logged_event done = {.kind = WEIR__RUN_EVENT__EVENT_DONE};
+  Weir__DoneEvent message = WEIR__DONE_EVENT__INIT;
+  size_t before;
+  uint64_t last;
+  int events;
+  (void)state;
+  event_log_compact(&log); /* there is nothing */
+  for (uint64_t step = 0; step < 30000; step++) {
+    add_step(&log, 0, step);
+    if (step % 20 == 0)
+      add_evaluation(&log, step);
+    if (step % 50 == 0)
+      add_info(&log, step);
+  }
+  done.done = message_copy(&message);
+  event_log_add(&log, &done);
+  last = event_log_last(&log)->number;
+  before = event_log_bytes(&log);
+  event_log_compact(&log);
+  events = check_steps(&log, 0, 0, 30000); /* all are still told, with the same mean */
+  assert_in_range(events, EVENT_LOG_OLD_STEPS / 4, EVENT_LOG_OLD_STEPS);
+  assert_int_equal(log.others.count, EVENT_LOG_OLD_EVALS + EVENT_LOG_OLD_INFOS + 1);
+  assert_true(event_log_bytes(&log) < 600000 && event_log_bytes(&log) * 8 < before);
+  assert_int_equal(event_log_last(&log)->number, last);
+  assert_int_equal(event_log_last(&log)->kind, WEIR__RUN_EVENT__EVENT_DONE);
+  assert_int_equal(event_log_newest(&log, WEIR__RUN_EVENT__EVENT_EVAL, UINT64_MAX)->eval->step, 29980);
+  event_log_compact(&log); /* it is as short as it gets */
+  assert_int_equal(check_steps(&log, 0, 0, 30000), events);
+  for (uint64_t step = 30000; step < 60000; step++) /* it was resumed */
+    add_step(&log, 0, step);
+  assert_int_equal(check_steps(&log, 0, 0, 60000), log.steps.count);
+  assert_true(event_log_view(&log, last + 1, &view));
+  event_log_fini(&log);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_million_steps_are_a_bounded_number_of_events),
+      cmocka_unit_test(the_history_of_a_run_that_is_over_can_be_made_short),
       cmocka_unit_test(nothing_comes_together_while_there_is_room),
       cmocka_unit_test(a_watcher_that_follows_gets_each_step_by_itself),
       cmocka_unit_test(a_watcher_that_was_away_goes_on_with_what_it_was_in),

@@ -181,6 +181,19 @@ class Machine:
         shutil.rmtree(os.path.join("/run/systemd/nspawn/propagate", self.name), ignore_errors=True)
 
 
+def test_the_worker_finds_the_backend_of_the_package_for_gpus():
+    """As far as there is no GPU: what is missing then is the driver."""
+    own, others = (glob.glob(os.path.join(BUILD, name + "_*.deb")) for name in ("weir", "weir-cuda"))
+    if not others or os.path.exists("/dev/nvidiactl"):
+        raise Skip("no nvcc made a package weir-cuda, or there is a GPU")
+    with Folder() as folder:
+        for packages, says in ((own, "there is no weir-cuda.so beside this program"), (others, "there is no NVIDIA driver on this machine")):
+            run("dpkg-deb", "-x", *packages, folder.path)
+            done = subprocess.run([folder.file("usr/bin/weir-worker"), "--device", "cuda", "--data-root", folder.path], capture_output=True,
+                                  text=True, check=False)
+            assert done.returncode == 2 and says in done.stderr, done
+
+
 def test_it_is_installed_and_starts_nothing():
     machine = Machine.get()
     machine.enter("useradd", "--create-home", "ann")

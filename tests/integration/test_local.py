@@ -6,7 +6,7 @@ import re
 import signal
 
 from gate import Gate
-from harness import Cluster, Folder, Process, done_event, kept, main, newest_step, program, read_metrics, wait_for, weir
+from harness import Cluster, Folder, Process, children_of, done_event, kept, main, newest_step, program, read_metrics, wait_for, weir
 
 STEPS, INNER = 20, 6  # the last round has two steps
 LOCAL = ("train.mode=local", "train.local.replicas=2", f"train.local.inner_steps={INNER}")
@@ -30,6 +30,11 @@ def train(folder, spec, workers, servers, threads, replicas=2):
     weir("train", spec, "--workers", workers, "--servers", servers, "--threads", threads, "--out", folder.file(name),
          "--metrics", metrics, *options_of(replicas))
     return read_metrics(metrics)
+
+
+def command_line(pid):
+    with open(f"/proc/{pid}/cmdline") as file:
+        return file.read().split("\0")
 
 
 def calm(folder, spec):
@@ -103,6 +108,54 @@ def test_a_replica_whose_worker_is_killed_is_computed_anew_with_the_same_bits():
             gate.open()
             assert training.wait() == 0, training.output()[-3000:]
         assert done_event(metrics)["weights_sha256"] == wanted
+
+
+def test_a_server_that_is_killed_takes_the_run_back_to_a_version_and_changes_nothing():
+    with Folder() as folder:
+        spec = write_spec(folder)
+        wanted = calm(folder, spec)
+        gate, metrics = Gate(folder), folder.file("stormy.jsonl")
+        gate.stop_at(2 * INNER)
+        with Process(program("weir"), "train", spec, "--workers", 2, "--servers", 2, "--threads", 1, "--out",
+                     folder.file("stormy"), "--metrics", metrics, *LOCAL, f"checkpoint.every_steps={INNER}",
+                     env=gate.environment) as training:
+            wait_for(lambda: newest_step(metrics) >= 2 * INNER, "the second version")
+            servers = children_of(training.child.pid, "weir-server")
+            os.kill(next(pid for pid in servers if "--role=parameters" in command_line(pid)), signal.SIGKILL)
+            gate.open()
+            assert training.wait() == 0, training.output()[-3000:]
+        assert done_event(metrics)["weights_sha256"] == wanted
+        again = [event["step"] for event in read_metrics(metrics) if event["event"] == "step" and event.get("incarnation")]
+        assert again and again[0] % INNER == 0, "it went on from a version"
+
+
+def test_a_run_is_held_forked_and_paused_at_versions_that_there_are():
+    with Folder() as folder:
+        spec, gate = write_spec(folder), Gate(folder)
+        wanted = calm(folder, spec)
+        with Cluster(folder, workers=2, gate=gate) as cluster:
+            def ask(*command, **options):
+                return weir(*command, "--coordinator", cluster.address, **options)
+
+            def hash_of(run):
+                ask("watch", run)
+                return cluster.json("status", run)["weights_sha256"]
+            run = ask("submit", spec, *LOCAL, f"train.hold={2 * INNER}").stdout.strip()
+            wait_for(lambda: cluster.json("status", run)["state"] == "held", "the hold")
+            assert "name 12 or 18" in ask("set", run, "train.hold=13", status=2).stderr
+            assert "has no checkpoint at step 7" in ask("fork", f"{run}@7", status=2).stderr
+            fork = ask("fork", f"{run}@{2 * INNER}", f"train.hold={STEPS}").stdout.strip()
+            ask("set", run, f"train.hold={STEPS}")
+            assert hash_of(fork) == hash_of(run) == wanted
+            gate.stop_at(INNER)
+            run = ask("submit", spec, *LOCAL, "train.steps=90").stdout.strip()
+            wait_for(lambda: cluster.json("status", run)["step"] >= INNER, "the first version")
+            ask("pause", run)
+            gate.crawl(lambda: cluster.json("status", run)["state"] == "paused", "the pause", steps=INNER)
+            assert cluster.json("status", run)["step"] % INNER == 0
+            gate.open()
+            ask("resume", run)
+            assert hash_of(run)
 
 
 def test_what_local_steps_do_not_go_with_is_refused_by_name():

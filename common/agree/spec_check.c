@@ -205,9 +205,10 @@ static int check_clipping(const Weir__TrainSpec *train, struct err *err) {
 /* The backends that a collective names are the workers' (worker/collective/collective.def, weir-cuda.so). */
 static int check_computation(const Weir__TrainSpec *train, struct err *err) {
   const char *precision = train->precision, *collective = train->collective;
-  if (strcmp(precision, "fp32") != 0 && strcmp(precision, "tf32") != 0 && strcmp(precision, "bf16") != 0)
-    return err_set(err, ERR_INVALID, "train.precision: '%.60s' is not known (known: bf16, fp32, tf32)",
-                   precision);
+  if (strcmp(precision, "fp32") != 0 && strcmp(precision, "fp32-fast") != 0 &&
+      strcmp(precision, "tf32") != 0 && strcmp(precision, "bf16") != 0)
+    return err_set(err, ERR_INVALID,
+                   "train.precision: '%.60s' is not known (known: bf16, fp32, fp32-fast, tf32)", precision);
   if (strcmp(collective, "none") != 0 && strcmp(collective, "nccl") != 0 && strcmp(collective, "shm") != 0)
     return err_set(err, ERR_INVALID, "train.collective: '%.60s' is not known (known: nccl, none, shm)",
                    collective);

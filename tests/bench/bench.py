@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
 the same run. With names of parts, only those: training, engine, optimizers, data, data-plane, checkpoints, collective,
-groups, turns, starts, fork, crowd, shares, coordinator, tls, straggler, memory, recompute, pipeline, precision; only by
-their names search, trials, tune, sweep-stop, external, stage-memory, stage-death and large (`make bench LARGE=1`).
+groups, turns, starts, fork, crowd, shares, coordinator, tls, straggler, memory, recompute, pipeline, precision, forms;
+only by their names search, trials, tune, sweep-stop, external, stage-memory, stage-death and large (`make bench LARGE=1`).
 
 Machines are noisy: rounds alternate between the sides, and medians and ratios are what to quote. PyTorch's side runs
 where `make parity` has installed it."""
@@ -91,13 +91,13 @@ def bench_data_plane():
     subprocess.run([program("tests/bench/rpc_bench")], check=True)
 
 
-def bench_beside_torch(part, script, ours):
+def bench_beside_torch(part, script, ours, *arguments):
     if not os.path.exists(PARITY_PYTHON):
         print(f"{part}: left out: `make parity` installs the PyTorch that it is compared with")
         return
     sys.stdout.flush()
-    subprocess.run([PARITY_PYTHON, os.path.join(ROOT, "tests", "bench", script), program(f"tests/bench/{ours}")],
-                   check=True)
+    subprocess.run([PARITY_PYTHON, os.path.join(ROOT, "tests", "bench", script), program(f"tests/bench/{ours}"),
+                    *arguments], check=True)
 
 
 def bench_engine():
@@ -117,12 +117,11 @@ def bench_collective():
 
 
 def bench_recompute():
-    if not os.path.exists(PARITY_PYTHON):
-        print("recompute: left out: `make parity` installs the PyTorch that it is compared with")
-        return
-    sys.stdout.flush()
-    subprocess.run([PARITY_PYTHON, os.path.join(ROOT, "tests", "bench", "peer_recompute.py"),
-                    program("tests/bench/engine_bench"), program("weir")], check=True)
+    bench_beside_torch("recompute", "peer_recompute.py", "engine_bench", program("weir"))
+
+
+def bench_forms():
+    bench_beside_torch("forms", "peer_forms.py", "engine_bench", program("weir"))
 
 
 def bench_pipeline():
@@ -150,7 +149,7 @@ PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench
          "shares": shares.main,
          "coordinator": bench_coordinator, "tls": tls.main,
          "straggler": straggler.main, "memory": memory.main, "recompute": bench_recompute, "pipeline": bench_pipeline,
-         "precision": precision.main,
+         "precision": precision.main, "forms": bench_forms,
          "search": bench_search, "sweep-stop": sweep_stop.main, "trials": trials.main,
          "tune": tune.main,
          "external": external.main, "stage-memory": stage_memory.main, "stage-death": stage_death.main,
@@ -160,7 +159,7 @@ PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench
 def main():
     for name in sys.argv[1:] or ("training", "engine", "optimizers", "data", "data-plane", "checkpoints",
                                 "collective", "groups", "turns", "starts", "fork", "crowd", "shares", "coordinator", "tls",
-                                "straggler", "memory", "recompute", "pipeline", "precision"):
+                                "straggler", "memory", "recompute", "pipeline", "precision", "forms"):
         PARTS[name]()
         sys.stdout.flush()
 

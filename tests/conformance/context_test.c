@@ -1,6 +1,6 @@
 /* Executions in two parts, several of them in flight at a time: train graphs of models and graphs drawn by
    chance. Whatever runs between the parts of an execution, it gives the bits of a whole one, and calls out
-   in the same order. By default on the built-in backends. usage: context_test [BACKEND] [fp32 | tf32 | bf16]
+   in the same order. By default on the built-in backends. usage: context_test [BACKEND] [PRECISION]
    [few]: of the orders, and of the numbers of contexts that replay, and small models, for devices that are
    simulated. */
 #include "common/agree/float_setting.h"

@@ -1,6 +1,6 @@
 /* Small graphs whose nodes a backend may do together: each backend agrees with the reference kernels in
    results and gradients, in every precision that it knows. usage: fusion_test [BACKEND]
-   [fp32 | tf32 | bf16]
+   [PRECISION]
  */
 #include "common/agree/float_setting.h"
 #include "common/agree/random.h"
@@ -11,7 +11,7 @@ enum { VALUES_MAX = 16 };
 
 /* Parts of a tensor's greatest magnitude. */
 static const double tolerances[] = {
-    [PRECISION_F32] = 1e-4, [PRECISION_TF32] = 0.004, [PRECISION_BF16] = 0.03};
+    [PRECISION_F32] = 1e-4, [PRECISION_TF32] = 0.004, [PRECISION_BF16] = 0.03, [PRECISION_F32_FAST] = 1e-4};
 
 /* A graph as it grows: the inputs of its next nodes are numbered in the order in which they came. */
 struct sketch {

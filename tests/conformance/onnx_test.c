@@ -1,6 +1,6 @@
 /* The ONNX project's own backend test vectors (Debian's libonnx-testdata), each on every backend. What cannot
    be run - an operator, a type or a form that the loader refuses - is counted as skipped, with the reason.
-   usage: onnx_test [--table] [BACKEND] [PART-OF-A-NAME]
+   usage: onnx_test [--table] [BACKEND] [fp32-fast] [PART-OF-A-NAME]
    TAP with one line for each reason of skips; with --table, one line for each op. */
 #include <dirent.h>
 
@@ -46,7 +46,8 @@ static struct {
   bool is_table;
   struct backends backends;
   const char *backend; /* NULL: each that is built in */
-  const char *part;    /* of a name; NULL: every vector */
+  struct backend_options options;
+  const char *part; /* of a name; NULL: every vector */
   struct rows ops, reasons, by_backend;
 } suite;
 
@@ -152,7 +153,7 @@ static void vector_execute(const struct vector *vector, const char *name, const 
   struct err err = ERR_NONE;
   struct outcome outcome;
   outcome_init(&outcome, vector->graph, vector->graph->outputs, vector->graph->n_outputs);
-  if (!graph_execute(backend, NULL, vector->feeds, &outcome, &err) &&
+  if (!graph_execute(backend, &suite.options, vector->feeds, &outcome, &err) &&
       vector_check(vector, name, &outcome, &err) && is_random(vector, backend, &outcome))
     count_skip(op, backend, "expects the random numbers of numpy");
   else
@@ -341,6 +342,8 @@ static bool read_arguments(int argc, char **argv) {
       suite.is_table = true;
     else if (backend_find(argv[i]) || strcmp(argv[i], PLUGIN_BACKEND) == 0)
       suite.backend = argv[i];
+    else if (strcmp(argv[i], "fp32-fast") == 0)
+      suite.options.precision = PRECISION_F32_FAST;
     else if (!suite.part)
       suite.part = argv[i];
     else
@@ -354,11 +357,11 @@ int main(int argc, char **argv) {
   struct err err = ERR_NONE;
   int status;
   if (!read_arguments(argc, argv)) {
-    fprintf(stderr, "usage: onnx_test [--table] [BACKEND] [PART-OF-A-NAME]\n");
+    fprintf(stderr, "usage: onnx_test [--table] [BACKEND] [fp32-fast] [PART-OF-A-NAME]\n");
     return 2;
   }
   tap_init();
-  if (!backends_init(&suite.backends, suite.backend, PRECISION_F32, &err))
+  if (!backends_init(&suite.backends, suite.backend, suite.options.precision, &err))
     return suite_skip(suite.backend, &err);
   for (size_t f = 0; f < sizeof vectors_folders / sizeof *vectors_folders; f++)
     run_folder(vectors_folders[f]);

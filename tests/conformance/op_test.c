@@ -1,8 +1,8 @@
 /* Every op of the table, in every case of its row: each backend agrees with the reference kernels in results
    and gradients, and the reference gradients agree with finite differences. A case with a draw is tried with
-   several seeds. A new row needs no new test. With a precision below fp32 backends alone are compared, with
-   what its roundings may make of a tensor. With `inner` each node is between others, so that backends may
-   keep its tensors in bf16. usage: op_test [BACKEND] [fp32 | tf32 | bf16] [inner] [OP] [SEED | FIRST..LAST]
+   several seeds. A new row needs no new test. With a precision other than fp32 backends alone are compared,
+   with what its roundings may make of a tensor. With `inner` each node is between others, so that backends
+   may keep its tensors in bf16. usage: op_test [BACKEND] [PRECISION] [inner] [OP] [SEED | FIRST..LAST]
  */
 #include <float.h>
 
@@ -15,7 +15,8 @@
 static const struct tolerance backend_tolerance = {.relative = 1e-4, .absolute = 1e-5};
 /* Parts of a tensor's greatest magnitude. bf16 rounds by up to 2^-9, tf32 by 2^-12; a few roundings follow
    each other, and the sums of a case are of terms of both signs. */
-static const double precision_tolerances[] = {[PRECISION_TF32] = 0.004, [PRECISION_BF16] = 0.03};
+static const double precision_tolerances[] = {
+    [PRECISION_TF32] = 0.004, [PRECISION_BF16] = 0.03, [PRECISION_F32_FAST] = 1e-4};
 
 /* Central differences of sum(outputs * seeds), summed in f64, with this step and its half, extrapolated to
    the fourth order (Richardson). What is left is the rounding of the f32 results over the step: an ulp of the

@@ -1,6 +1,6 @@
 /* Train graphs of models and graphs drawn by chance, whose forward nodes are computed again so that a program
    takes less memory: loss, statistics and gradients keep their bits, and no program takes more than without
-   it. By default on the built-in backends. usage: recompute_test [BACKEND] [fp32 | tf32 | bf16] */
+   it. By default on the built-in backends. usage: recompute_test [BACKEND] [PRECISION] */
 #include "common/agree/float_setting.h"
 #include "tests/conformance/harness.h"
 #include "tests/support/model/train_subject.h"

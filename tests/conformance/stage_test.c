@@ -2,7 +2,7 @@
    cut and however many stages, loss, statistics and gradients have the bits of the uncut program, also where
    activations are computed again. A stage is given no input that it says it does not read, and waits for just
    the weights that it says it reads: the others are not to be read. By default on the built-in backends.
-   usage: stage_test [BACKEND] [fp32 | tf32 | bf16] [few]: of the places that are tried, and small models, for
+   usage: stage_test [BACKEND] [PRECISION] [few]: of the places that are tried, and small models, for
    devices that are simulated. */
 #include "common/agree/float_setting.h"
 #include "common/agree/random.h"

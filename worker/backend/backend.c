@@ -27,8 +27,10 @@ const struct backend_def *backend_at(int index) {
 }
 
 bool precision_find(const char *name, enum precision *out) {
-  static const char *const names[] = {
-      [PRECISION_F32] = "fp32", [PRECISION_TF32] = "tf32", [PRECISION_BF16] = "bf16"};
+  static const char *const names[] = {[PRECISION_F32] = "fp32",
+                                      [PRECISION_TF32] = "tf32",
+                                      [PRECISION_BF16] = "bf16",
+                                      [PRECISION_F32_FAST] = "fp32-fast"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (strcmp(names[i], name) == 0) {
       *out = (enum precision)i;
@@ -38,7 +40,7 @@ bool precision_find(const char *name, enum precision *out) {
 }
 
 int backend_check_precision(const struct backend_def *backend, enum precision precision, struct err *err) {
-  if (precision == PRECISION_F32 || !backend->check_precision)
+  if (precision == PRECISION_F32 || precision == PRECISION_F32_FAST || !backend->check_precision)
     return ERR_OK;
   return backend->check_precision(precision, err);
 }

@@ -11,11 +11,13 @@
 struct backend_program;
 
 /* How products are computed: of f32 factors; of factors rounded to TF32; of factors and activations in bf16.
-   Sums, losses, gradients of weights and the weights themselves are f32 in all three. Only a gradient that a
-   library writes in the type of its factors, as cuDNN does for convolutions, is rounded once to that type. */
-enum precision { PRECISION_F32, PRECISION_TF32, PRECISION_BF16 };
+   Sums, losses, gradients of weights and the weights themselves are f32 in all. Only a gradient that a
+   library writes in the type of its factors, as cuDNN does for convolutions, is rounded once to that type.
+   F32_FAST is F32 but for convolutions, which algorithms may compute that multiply less and round more;
+   where a backend has none, it computes what it does in F32. */
+enum precision { PRECISION_F32, PRECISION_TF32, PRECISION_BF16, PRECISION_F32_FAST };
 
-/* By a name of train.precision: fp32, tf32 or bf16. False for any other name. */
+/* By a name of train.precision: fp32, fp32-fast, tf32 or bf16. False for any other name. */
 bool precision_find(const char *name, enum precision *out);
 
 /* Zeros: f32, the same bits each time, the first device, nothing computed twice, one context. */
@@ -126,7 +128,7 @@ struct backend_run {
 
 struct backend_def {
   const char *name; /* "ref", "cpu" */
-  /* Of a precision other than fp32. Where it cannot be had, prepare makes programs that compute in f32. NULL:
+  /* Of tf32 and bf16. Where it cannot be had, prepare makes programs that compute in f32. NULL:
      it knows all of them. Errors: UNSUPPORTED with what this machine has. */
   int (*check_precision)(enum precision precision, struct err *err);
   /* Prepares a graph for execution. The request is not kept. Errors: NO_MEMORY with the bytes needed;

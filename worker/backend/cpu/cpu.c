@@ -210,6 +210,7 @@ static int blueprint_make(struct backend_program *program, const struct backend_
   program->engine = engine;
   program->is_bf16 = request->options.precision == PRECISION_BF16 &&
                      cpu_check_precision(request->options.precision, &(struct err){0}) == ERR_OK;
+  program->is_fast = request->options.precision == PRECISION_F32_FAST;
   arena_init(&program->memory);
   int code = backend_thread_init(err);
   if (!code)

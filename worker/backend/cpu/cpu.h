@@ -103,6 +103,7 @@ struct backend_program {
   dnnl_stream_t stream;
   dnnl_primitive_attr_t attr; /* scratchpads are ours */
   bool is_bf16;               /* products have bf16 factors, and activations are bf16 */
+  bool is_fast;               /* precision fp32-fast */
   struct cpu_value *values;
   struct cpu_node *nodes;
   int first_backward; /* index of the first node behind the forward pass */

@@ -168,6 +168,8 @@ static int blueprint_make(struct backend_program *program, const struct backend_
   program->n_contexts = request->options.n_contexts > 1 ? request->options.n_contexts : 1;
   arena_init(memory);
   program->view = (struct cuda_program_view){.graph = graph, .options = request->options, .memory = memory};
+  if (program->view.options.precision == PRECISION_F32_FAST)
+    program->view.options.precision = PRECISION_F32;
   program->values = arena_new(memory, ((size_t)graph->n_values + 1) * sizeof program->values[0]);
   program->nodes = arena_new(memory, ((size_t)graph->n_nodes + 1) * sizeof program->nodes[0]);
   program->watched = arena_copy(memory, request->watched, (size_t)n_watched * sizeof *program->watched);

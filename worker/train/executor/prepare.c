@@ -75,7 +75,7 @@ static int options_read(const struct executor *executor, struct backend_options 
                                       .most_bytes = executor->run->program_bytes,
                                       .spare_bytes = executor_spare_bytes(executor)};
   if (!precision_find(spec->train->precision, &options->precision))
-    return err_set(err, ERR_INVALID, "train.precision is fp32, tf32 or bf16, not '%s'",
+    return err_set(err, ERR_INVALID, "train.precision is fp32, fp32-fast, tf32 or bf16, not '%s'",
                    spec->train->precision);
   if (!replay_mode_find(spec->workers->recompute, &options->replay))
     return err_set(err, ERR_INVALID, "workers.recompute is none, auto or full, not '%s'",

@@ -2,11 +2,13 @@
    layouts. */
 #include "worker/backend/cpu/cpu.h"
 #include "worker/backend/cpu/window.h"
+#include "worker/backend/cpu/conv/winograd.h"
 
 struct conv {
   int rank, weights_rank; /* grouped weights are [G, O/G, I/G, ...] */
   dnnl_dims_t in, weights, bias, out;
   bool has_bias;
+  dnnl_alg_kind_t algorithm;
   struct window window;
 };
 
@@ -49,6 +51,7 @@ static bool conv_init(struct conv *conv, const struct graph *graph, const struct
   conv->rank = x->rank;
   conv->weights_rank = x->rank + g;
   conv->has_bias = false;
+  conv->algorithm = dnnl_convolution_direct;
   conv->bias[0] = w->dim[0];
   conv->weights[0] = groups;
   conv->weights[g] = w->dim[0] / groups;
@@ -65,8 +68,6 @@ static bool conv_init(struct conv *conv, const struct graph *graph, const struct
   return true;
 }
 
-enum conv_way { CONV_FORWARD, CONV_GRAD_INPUT, CONV_GRAD_WEIGHT };
-
 /* In the types that are given; oneDNN may choose the layouts. */
 static dnnl_primitive_desc_t typed_describe(struct backend_program *program, const struct conv *conv,
                                             enum conv_way way, dnnl_data_type_t factors,
@@ -81,26 +82,42 @@ static dnnl_primitive_desc_t typed_describe(struct backend_program *program, con
   dnnl_memory_desc_t dx = layout_typed(in, result), dw = layout_typed(weights, result);
   dnnl_convolution_desc_t forward, backward;
   dnnl_status_t status = dnnl_dilated_convolution_forward_desc_init(
-      &forward, dnnl_forward_training, dnnl_convolution_direct, &x, &w_factor, conv->has_bias ? &bias : NULL,
+      &forward, dnnl_forward_training, conv->algorithm, &x, &w_factor, conv->has_bias ? &bias : NULL,
       &y_result, w->strides, w->dilations, w->pads_begin, w->pads_end);
   dnnl_primitive_desc_t desc = status ? NULL : cpu_describe(program, &forward, NULL, NULL);
   if (!desc || way == CONV_FORWARD)
     return desc;
   if (way == CONV_GRAD_INPUT)
-    status = dnnl_dilated_convolution_backward_data_desc_init(&backward, dnnl_convolution_direct, &dx,
-                                                              &w_factor, &y, w->strides, w->dilations,
-                                                              w->pads_begin, w->pads_end);
+    status = dnnl_dilated_convolution_backward_data_desc_init(
+        &backward, conv->algorithm, &dx, &w_factor, &y, w->strides, w->dilations, w->pads_begin, w->pads_end);
   else
     status = dnnl_dilated_convolution_backward_weights_desc_init(
-        &backward, dnnl_convolution_direct, &x, &dw, conv->has_bias ? &bias : NULL, &y, w->strides,
-        w->dilations, w->pads_begin, w->pads_end);
+        &backward, conv->algorithm, &x, &dw, conv->has_bias ? &bias : NULL, &y, w->strides, w->dilations,
+        w->pads_begin, w->pads_end);
   return status ? NULL : cpu_describe(program, &backward, NULL, desc);
+}
+
+/* Winograd's algorithm, where it pays; oneDNN has it with AVX-512 only. */
+static dnnl_primitive_desc_t winograd_describe(struct backend_program *program, const struct conv *conv,
+                                               enum conv_way way) {
+  struct conv by = *conv;
+  by.algorithm = dnnl_convolution_winograd;
+  struct winograd_shape shape = {.rank = conv->rank,
+                                 .weights_rank = conv->weights_rank,
+                                 .in = conv->in,
+                                 .out = conv->out,
+                                 .window = &conv->window};
+  return winograd_pays(&shape, way) ? typed_describe(program, &by, way, dnnl_f32, dnnl_f32) : NULL;
 }
 
 /* In the program's types, or in f32 where oneDNN has no direct kernel for them. */
 static dnnl_primitive_desc_t conv_describe(struct backend_program *program, const struct conv *conv,
                                            enum conv_way way, int result) {
-  dnnl_primitive_desc_t f32 = typed_describe(program, conv, way, dnnl_f32, dnnl_f32), desc;
+  dnnl_primitive_desc_t f32 = NULL, desc;
+  if (program->is_fast)
+    f32 = winograd_describe(program, conv, way);
+  if (!f32)
+    f32 = typed_describe(program, conv, way, dnnl_f32, dnnl_f32);
   if (!program->is_bf16)
     return f32;
   desc = typed_describe(program, conv, way, dnnl_bf16, cpu_type(program, result));

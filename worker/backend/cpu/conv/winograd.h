@@ -1,0 +1,20 @@
+/* Which convolutions precision fp32-fast computes by Winograd's algorithm: F(4x4, 3x3) of Lavin and Gray,
+   "Fast Algorithms for Convolutional Neural Networks" (2015), whose products are a quarter of the direct
+   ones. An estimate from the shape decides, never a measurement: CPUs of one instruction set agree. */
+#ifndef WEIR_WORKER_BACKEND_CPU_CONV_WINOGRAD_H
+#define WEIR_WORKER_BACKEND_CPU_CONV_WINOGRAD_H
+
+#include "worker/backend/cpu/window.h"
+
+enum conv_way { CONV_FORWARD, CONV_GRAD_INPUT, CONV_GRAD_WEIGHT };
+
+/* A convolution in oneDNN's terms. weights_rank is above rank where there are groups. */
+struct winograd_shape {
+  int rank, weights_rank;
+  const int64_t *in, *out; /* [N, C, H, W] of the input and of the output */
+  const struct window *window;
+};
+
+bool winograd_pays(const struct winograd_shape *shape, enum conv_way way);
+
+#endif

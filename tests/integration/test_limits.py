@@ -1,12 +1,13 @@
 """What others may take of a process: beyond it they are refused, and everybody else is served as before."""
 import contextlib
 import resource
+import struct
 import threading
 
 from certificates import Authority
 from gate import Gate
 from harness import Cluster, Folder, Process, done_event, main, newest_step, program, start_announced, wait_for, weir
-from raw_http2 import ENDLESS, GREETING, connect, is_closed, send_endless
+from raw_http2 import ENDLESS, GREETING, SETTINGS, connect, is_closed, send_endless
 from test_tls import undisturbed, write_spec
 
 DESCRIPTORS, FRAMES = 40, 40  # a process of ours needs some 20 for itself
@@ -86,6 +87,20 @@ def test_a_connection_that_does_not_speak_http2_is_closed():
         for connection in (silent, half, slow):
             assert is_closed(connection)
         assert is_served(address)
+
+
+def test_a_port_says_how_many_calls_a_connection_may_have_open():
+    """RFC 9113, 6.5.2: SETTINGS_MAX_CONCURRENT_STREAMS is number 3, of 6 bytes each; a client keeps to it, as gRPC's do."""
+    with Folder() as folder, serving(folder) as (_, address), connect(address) as client:
+        client.sendall(GREETING)
+        heard = b""
+        while len(heard) < 9 or len(heard) < 9 + int.from_bytes(heard[:3], "big"):
+            piece = client.recv(4096)
+            assert piece, heard
+            heard += piece
+        assert heard[3] == SETTINGS, heard
+        settings = heard[9:9 + int.from_bytes(heard[:3], "big")]
+        assert dict(struct.iter_unpack(">HI", settings)).get(3) == 4096, settings
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/agree/float_setting.h"
+#include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/base/message.h"
@@ -113,6 +114,40 @@ static void uploads_that_say_nothing_are_ended(void **state) {
     assert_non_null(strstr(err.text, "the client sent nothing for 3 s"));
     rpc_reader_close(silent[i]);
   }
+}
+
+static void submissions_beyond_those_that_may_be_under_way_are_refused(void **state) {
+  struct service_fixture *f = *state;
+  struct rpc_reader *readers[LIMIT_UPLOADS];
+  struct err err = ERR_NONE;
+  char *id;
+  for (int i = 0; i < LIMIT_UPLOADS; i++)
+    readers[i] = upload_begin(f, f->spec, f->onnx_bytes);
+  for (bool is_refused = false; !is_refused; free(id)) { /* until all of them are there */
+    err = ERR_NONE;
+    is_refused = (id = try_to_submit(f, &err)) == NULL;
+  }
+  assert_int_equal(err.code, ERR_BUSY);
+  assert_non_null(strstr(err.text, "16 others are being submitted: try again"));
+  for (int i = 0; i < LIMIT_UPLOADS; i++)
+    rpc_reader_close(readers[i]);
+  AWAIT((id = try_to_submit(f, &err)) != NULL);
+  free(id);
+}
+
+static void runs_beyond_those_that_may_wait_are_refused(void **state) {
+  struct service_fixture *f = *state;
+  struct err err = ERR_NONE;
+  char *id;
+  for (int i = 0; i < LIMIT_RUNS; i++) {
+    if (!(id = try_to_submit(f, &err)))
+      fail_msg("run %d: %s", i, err.text);
+    free(id);
+  }
+  assert_null(try_to_submit(f, &err));
+  assert_int_equal(err.code, ERR_BUSY);
+  assert_non_null(
+      strstr(err.text, "500 runs wait or run, the most that may: try again when some have ended"));
 }
 
 static void an_upload_that_drips_is_ended(void **state) {
@@ -309,6 +344,8 @@ int main(void) {
       TEST(a_submitted_run_is_queued_and_its_model_kept),
       TEST(what_cannot_be_trained_is_refused_with_its_reason),
       TEST(uploads_that_say_nothing_are_ended),
+      TEST(submissions_beyond_those_that_may_be_under_way_are_refused),
+      TEST(runs_beyond_those_that_may_wait_are_refused),
       TEST(an_upload_that_drips_is_ended),
       TEST(a_run_that_is_not_there_is_not_found),
       TEST(a_trained_run_gives_its_weights_back),

@@ -12,6 +12,9 @@
 /* Of a number in an answer: what a chart shows, in fewer bytes than all digits of a double. */
 enum { ANSWER_DIGITS = 9 };
 
+/* Of a fork the coordinator looks at the model, and writes to the store. */
+enum { READ_DEADLINE_MS = 10000, WRITE_DEADLINE_MS = 60000 };
+
 enum call_kind { READS, WRITES };
 
 struct call_def {
@@ -61,8 +64,10 @@ void call_answer(struct call_line *line, const struct call_def *call, const stru
   struct err err = ERR_NONE;
   json_t *json;
   if (read_request(call, request, &message, &err) == 0) {
+    struct rpc_question question = {call->method, message,
+                                    call->kind == WRITES ? WRITE_DEADLINE_MS : READ_DEADLINE_MS};
     pthread_mutex_lock(&line->lock);
-    connection_call(&line->connection, call->method, message, (void **)&reply, &err);
+    connection_ask(&line->connection, &question, (void **)&reply, &err);
     pthread_mutex_unlock(&line->lock);
   }
   if (err.code) {

@@ -15,7 +15,8 @@ enum { BODY_BYTES_MAX = 64 * 1024, THREADS = 4 };
 
 struct ui {
   struct http *http;
-  struct call_line line;
+  struct call_line reads;
+  struct call_line writes; /* apart, so that one that takes long holds up no view */
   struct guard guard;
   char *url;
 };
@@ -62,7 +63,8 @@ int ui_open(const struct ui_options *options, struct ui **out, struct err *err) 
                                     .threads = THREADS};
   *out = ui;
   if (check_listen(options->listen, err) || guard_init(&ui->guard, err) ||
-      call_line_open(&ui->line, options->coordinator, options->security, err) ||
+      call_line_open(&ui->reads, options->coordinator, options->security, err) ||
+      call_line_open(&ui->writes, options->coordinator, options->security, err) ||
       http_open(&http, &ui->http, err)) {
     ui_close(ui);
     *out = NULL;
@@ -87,7 +89,8 @@ void ui_close(struct ui *ui) {
   if (!ui)
     return;
   http_close(ui->http);
-  call_line_close(&ui->line);
+  call_line_close(&ui->reads);
+  call_line_close(&ui->writes);
   free(ui->url);
   free(ui);
 }
@@ -115,7 +118,7 @@ static void answer_call(struct ui *ui, bool is_write, const struct http_request 
     else if (call_is_write(call) != is_write)
       http_answer_text(request, answer, 405, "this call is asked by %s", is_write ? "GET" : "POST");
     else
-      call_answer(&ui->line, call, request, answer);
+      call_answer(is_write ? &ui->writes : &ui->reads, call, request, answer);
   }
   guard_protect(answer);
 }

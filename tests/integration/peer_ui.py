@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Looks at the dashboard's page with a headless Chromium: peer_ui.py URL CHROMIUM CHECK [RUN]. What the coordinator would
-answer is made up (ui_answers.py), but for checks of a RUN. Exits with 1 and says what is wrong. shots: pictures of every view,
+answer is made up (ui_answers.py), but for checks of a RUN. Exits with 1 and says what is wrong. shots: the pictures of docs/ui,
 into the folder RUN."""
 
 import json
@@ -18,6 +18,7 @@ MARKUP = "<img src=x onerror=alert(1)>"
 VIEWS = ("fleet", "runs", "run", "compare", "sweeps", "sweep", "forks", "members")
 MADE = {"overview": ui_answers.overview(1000), "sweeps": ui_answers.sweeps()}
 RUNS = [run["run"] for run in MADE["overview"]["runs"][:6]]
+SHOTS = {"fleet": "light", "run": "dark", "runs": "light", "compare": "light", "sweep": "dark", "forks": "light", "members": "light"}
 HASHES = {
     "run": f"#/runs/{RUNS[0]}",
     "compare": f"#/compare?runs={','.join(RUNS)}",
@@ -97,7 +98,8 @@ def made_up(name, query):
     if name == "overview":
         return ui_answers.overview(1000, int(query.get("since", 0))) if query.get("since", "0") != "0" else MADE["overview"]
     makers = {
-        "series": lambda: ui_answers.series(query["run"]),
+        "series": lambda: ui_answers.series(query["run"], since=int(query.get("since", 0))),
+        "checkpoints": lambda: ui_answers.checkpoints(query["run"]),
         "run": lambda: ui_answers.run_info(query["run"], 0.05 if query["run"] == RUNS[0] else 0.1),
         "sweep": lambda: ui_answers.sweep(query["sweep"], has_forks="pbt" in query["sweep"]),
     }
@@ -157,7 +159,7 @@ def check_keys(browser, url, _):
     expect(page.page.locator("h1")).to_have_text(opened)
     expect(page.page.locator(".events li").first).to_be_visible()
     page.key("]", "]")
-    expect(page.page.locator(".events [aria-current]")).to_contain_text("view 1")
+    expect(page.page.locator(".events [aria-current]")).to_contain_text("3 workers, 24 executors")
     page.key("[")
     expect(page.page.locator(".events [aria-current]")).to_contain_text("running")
     before = page.page.evaluate("document.documentElement.dataset.theme ?? 'light'")
@@ -211,6 +213,115 @@ def check_questions(browser, url, _):
     assert page.posted[1:] == [("drain_worker", {"worker": "worker-0"})], page.posted
     page.troubles = [text for text in page.troubles if "400" not in text]  # Chromium's own line for the refusal
     page.assert_well()
+
+
+def check_actions(browser, url, _):
+    """What a run, its checkpoints and a sweep may have done, from the keyboard; what is refused is said."""
+    fork = {"run": "cooler-0abc12", "step": 3500, "notes": ["the schedule begins anew"]}
+    page = Page(browser, url, "light", {"fork": fork, "set": {"run": RUNS[0]}, "extend_sweep": {"error": "budget.trials: 60 is too few"}})
+    page.show("run")
+    checkpoints = page.page.locator(".checkpoints li")
+    expect(checkpoints).to_have_count(9)
+    expect(checkpoints.first).to_contain_text("step 4,000")
+    expect(checkpoints.first).to_contain_text("accuracy 90.50 %, loss")
+    expect(page.page.get_by_role("button", name="Fork from step 1,000")).to_have_count(0)  # no server could load it
+    page.key("e")
+    expect(page.page.locator("dialog code").first).to_have_text(f"weir export {RUNS[0]} -o resnet50-imagenet.onnx")
+    page.key("Escape")
+    page.page.get_by_role("button", name="Export step 4,000").click()
+    expect(page.page.locator("dialog code").first).to_have_text(
+        f"weir export {RUNS[0]} --step 4000 -o resnet50-imagenet-4000.onnx"
+    )
+    page.key("Escape")
+    page.page.get_by_role("button", name="Fork from step 3,500").focus()
+    page.key("Enter")
+    page.page.keyboard.type("train.optimizer.lr=0.01")
+    page.key("Enter")
+    page.page.keyboard.type(" train.clip_norm=1 ")
+    page.key("Tab", "Tab")
+    page.page.keyboard.type("cooler")
+    page.key("Enter")
+    expect(page.page.locator("h1")).to_have_text("cooler-0abc12")
+    expect(page.page.locator(".toast")).to_contain_text("goes on from step 3,500")
+    expect(page.page.locator(".toast")).to_contain_text("the schedule begins anew")
+    settings = ["train.optimizer.lr=0.01", "train.clip_norm=1"]
+    wanted = {"run": RUNS[0], "has_step": True, "step": 3500, "settings": settings, "name": "cooler"}
+    assert page.posted == [("fork", wanted)], page.posted
+    page.show("run")
+    expect(page.page.locator("h1")).to_have_text(RUNS[0])
+    expect(page.page.get_by_role("button", name="Limits")).to_be_visible()  # it is known what they are
+    page.key("f", "Escape", "l")
+    page.page.keyboard.type("7")
+    page.key("Tab", "Tab")
+    page.page.keyboard.press("Delete")
+    page.key("Enter")
+    expect(page.page.locator(".toast", has_text="priority=7, workers.max=null")).to_be_visible()
+    assert page.posted[1:] == [("set", {"run": RUNS[0], "settings": ["priority=7", "workers.max=null"]})], page.posted
+    page.show("sweep")
+    page.page.get_by_role("button", name="Extend", exact=True).click()
+    page.page.keyboard.type("60")
+    page.key("Enter")
+    expect(page.page.locator(".toast.bad")).to_contain_text("60 is too few")
+    assert page.posted[2:] == [("extend_sweep", {"sweep": "lr-search-1a2b3c", "budget": {"trials": "60"}})], page.posted
+    page.page.get_by_role("button", name="Compare the best 5").click()
+    expect(page.page.locator("#view")).to_have_attribute("data-view", "compare")
+    expect(page.page.locator(".plain tbody tr .run-name")).to_have_count(5)
+    page.troubles = [text for text in page.troubles if "400" not in text]
+    page.assert_well()
+
+
+def check_events(browser, url, _):
+    """Events by kind: a note is no fault; keys go among those that are shown."""
+    page = Page(browser, url, "light", {})
+    page.show("run")
+    events = page.page.locator(".events li")
+    expect(events.first).to_be_visible()
+    expect(page.page.locator(".mark[data-kind=note]")).to_have_count(1)
+    expect(page.page.locator(".mark[data-kind=fault]")).to_have_count(2)
+    page.page.get_by_label("Kinds of events").select_option("trouble")
+    expect(events).to_have_count(3)
+    page.page.locator("h1").click()
+    page.key("]")
+    expect(page.page.locator(".events [aria-current]")).to_contain_text("cannot reach server-1")
+    page.key("]", "]", "]")
+    expect(page.page.locator(".events [aria-current]")).to_contain_text("roll-back")
+    page.assert_well()
+
+
+def check_held(browser, url, _):
+    """A run that rests: it is resumed from its newest checkpoint at once, from an older one after a question; a hold is raised."""
+    states = {}
+
+    def page_of(state, **info):
+        row = {**MADE["overview"]["runs"][0], "state": state}
+        answers = {
+            "overview": {**MADE["overview"], "runs": [row]},
+            "run": {**ui_answers.run_info(RUNS[0]), "state": state, **info},
+            "resume": {"run": RUNS[0]},
+            "set": {"run": RUNS[0]},
+        }
+        states[state] = Page(browser, url, "light", answers)
+        states[state].show("run")
+        return states[state]
+
+    page = page_of("paused")
+    page.page.get_by_role("button", name="Resume from step 3,500").click()
+    expect(page.page.locator("dialog")).to_contain_text("later checkpoints are dropped")
+    page.key("Enter")  # the focus is on what changes nothing
+    page.key("p")
+    expect(page.page.locator(".toast")).to_contain_text("resume is on its way")
+    assert page.posted == [("resume", {"run": RUNS[0]})], page.posted
+    expect(page.page.get_by_role("button", name="Raise hold")).to_be_hidden()
+    page = page_of("held", hold=4200)
+    page.page.get_by_role("button", name="Raise hold").click()
+    expect(page.page.locator("dialog")).to_contain_text("held at step 4,200")
+    page.page.keyboard.type("4,800")
+    page.key("Enter")
+    expect(page.page.locator(".toast")).to_contain_text("train.hold=4800")
+    assert page.posted == [("set", {"run": RUNS[0], "settings": ["train.hold=4800"]})], page.posted
+    expect(page.page.get_by_role("button", name="Resume from step 3,500")).to_be_hidden()
+    for page in states.values():
+        page.assert_well()
 
 
 def check_empty(browser, url, _):
@@ -315,11 +426,10 @@ def check_run(browser, url, run):
 
 
 def make_shots(browser, url, folder):
-    for theme in ("light", "dark"):
-        page = Page(browser, url, theme, {})
-        for view in VIEWS:
-            page.show(view)
-            page.page.screenshot(path=os.path.join(folder, f"{view}-{theme}.png"))
+    pages = {theme: Page(browser, url, theme, {}) for theme in ("light", "dark")}
+    for view, theme in SHOTS.items():
+        pages[theme].show(view)
+        pages[theme].page.screenshot(path=os.path.join(folder, f"{view}.png"))
 
 
 def main():

@@ -233,7 +233,7 @@ def hostile_spec(folder):
 
 def reads_of(run):
     """Query of each call that reads."""
-    return {"overview": {}, "series": {"run": run, "points": 50}, "run": {"run": run}, "sweeps": {}}
+    return {"overview": {}, "series": {"run": run, "points": 50}, "run": {"run": run}, "checkpoints": {"run": run}, "sweeps": {}}
 
 
 def test_every_call_answers_for_a_cluster():
@@ -274,7 +274,19 @@ def test_every_call_answers_for_a_cluster():
         ), "each call is tried here"
 
 
-WRITES = ("pause", "resume", "stop", "cancel", "set", "drain_worker", "drain_server", "readmit", "stop_sweep")
+WRITES = (
+    "pause",
+    "resume",
+    "stop",
+    "cancel",
+    "set",
+    "fork",
+    "drain_worker",
+    "drain_server",
+    "readmit",
+    "stop_sweep",
+    "extend_sweep",
+)
 
 
 def test_what_a_page_asks_is_done():
@@ -294,6 +306,16 @@ def test_what_a_page_asks_is_done():
         state("running")
         dashboard.post("cancel", {"run": run})
         state("cancelled")
+        kept = dashboard.get("checkpoints", run=run)["checkpoints"]
+        settings = ["train.optimizer.lr=0.01"]
+        fork = dashboard.post(
+            "fork", {"run": run, "has_step": True, "step": kept[-1]["step"], "settings": settings, "name": "fork"}
+        )
+        assert fork["run"].startswith("fork-") and fork["step"] == kept[-1]["step"], fork
+        forked = dashboard.get("run", run=fork["run"])
+        assert forked["parent"] == run and forked["spec"]["train"]["optimizer"]["lr"] == 0.01, forked
+        assert "train.nothing" in dashboard.post("fork", {"run": run, "settings": ["train.nothing=1"]}, 400)["error"]
+        dashboard.post("cancel", {"run": fork["run"]})
         dashboard.post("stop", {"run": run}, 400)
         worker = next(member["id"] for member in dashboard.get("overview")["members"] if member["role"] == "worker")
         assert dashboard.post("drain_worker", {"worker": worker})["state"] == "draining"
@@ -302,6 +324,7 @@ def test_what_a_page_asks_is_done():
             ("drain_server", {"server": "none"}),
             ("readmit", {"worker": "none"}),
             ("stop_sweep", {"sweep": "none-000000"}),
+            ("extend_sweep", {"sweep": "none-000000", "budget": {"trials": "9"}}),
         ):
             assert dashboard.post(call, fields, 404)["error"], call
 

@@ -53,6 +53,18 @@ def test_what_ends_something_asks_and_gives_the_focus_back():
     look_at_made_up("questions")
 
 
+def test_runs_checkpoints_and_sweeps_are_acted_on():
+    look_at_made_up("actions")
+
+
+def test_events_are_shown_by_kind():
+    look_at_made_up("events")
+
+
+def test_a_run_that_rests_goes_on():
+    look_at_made_up("held")
+
+
 def test_an_empty_view_says_what_fills_it():
     look_at_made_up("empty")
 

@@ -17,6 +17,8 @@ def run_row(number, draw, state=None):
     state = state or draw.choice(STATES)
     steps = draw.choice((2000, 5000, 12000))
     step = steps if state in ("done", "finishing") else 0 if state in ("queued", "loading") else draw.randrange(100, steps)
+    if number == 0:  # the run whose curves series() makes
+        steps, step = 5000, 4200
     row = {
         "run": f"{NAMES[number % len(NAMES)]}-{number:06x}",
         "name": NAMES[number % len(NAMES)],
@@ -53,6 +55,8 @@ def run_row(number, draw, state=None):
                 "waits for 3.2 GiB of servers' memory",
             )
         )
+    if state in ("done", "failed", "cancelled", "stopped"):
+        row["finished_unix_ms"] = NOW - draw.randrange(10**4, 10**7)
     if state == "failed":
         row["message"] = "the loss of step 1412 is not finite: worker-3 reported it, worker-1 confirmed it"
     return row
@@ -148,7 +152,7 @@ def overview(n_runs, since=0, seed=1):
     return {**answer, "runs": runs[:3]}
 
 
-def series(run, metrics=("loss", "lr", "samples_per_second", "workers", "eval_loss", "accuracy"), steps=4200, seed=1):
+def series(run, metrics=("loss", "lr", "samples_per_second", "workers", "eval_loss", "accuracy"), steps=4200, seed=1, since=0):
     draw = random.Random(f"{run}{seed}")
     stride, shift = steps // 600, draw.uniform(0.1, 0.5)
     at = list(range(stride, steps + 1, stride))
@@ -177,20 +181,23 @@ def series(run, metrics=("loss", "lr", "samples_per_second", "workers", "eval_lo
     curves["accuracy"] = {"steps": evals, "mean": [0.93 - decay(step, steps, 0.6, 0.02) for step in evals]}
     events = [
         {"step": 0, "kind": "state", "message": "running"},
-        {"step": 0, "kind": "view", "message": "view 1: 3 workers, 2 servers"},
+        {"step": 0, "kind": "view", "message": "3 workers, 24 executors, 2 servers"},
+        {"step": 40, "kind": "note", "message": "takes turns with 1 other run"},
     ]
     events += [
-        {"step": step, "kind": "checkpoint", "message": f"checkpoint of step {step}, 11.2 MiB"}
-        for step in range(500, steps + 1, 500)
+        {"step": step, "kind": "checkpoint"} for step in range(500, steps + 1, 500)
     ]
     events += [
-        {"step": 900, "kind": "view", "message": "view 2: worker-3 joined"},
-        {"step": 1800, "kind": "fault", "message": "worker-1 was lost: its connection ended"},
-        {"step": 1801, "kind": "view", "message": "view 3: without worker-1"},
-        {"step": 2050, "kind": "fault", "message": "server-1 was lost"},
-        {"step": 2050, "kind": "rollback", "message": "back to the checkpoint of step 2000"},
-        {"step": 2051, "kind": "view", "message": "view 4: 4 workers, 2 servers"},
+        {"step": 900, "kind": "view", "message": "4 workers, 32 executors, 2 servers"},
+        {"step": 1800, "kind": "fault", "message": "worker-1 (node1) cannot reach server-1 (10.0.0.11:7071): connection refused"},
+        {"step": 1801, "kind": "view", "message": "3 workers, 24 executors, 2 servers"},
+        {"step": 2050, "kind": "fault", "message": "server-1 (10.0.0.11:7071) was lost: its connection ended"},
+        {"step": 2050, "kind": "rollback", "message": "rolled back to step 2000: server-1 was lost"},
+        {"step": 2051, "kind": "view", "message": "4 workers, 32 executors, 2 servers"},
     ]
+    for curve in curves.values():
+        at = [i for i, step in enumerate(curve["steps"]) if step >= since]
+        curve.update({name: [values[i] for i in at] for name, values in curve.items()})
     return {
         "run": run,
         "step": steps,
@@ -198,7 +205,7 @@ def series(run, metrics=("loss", "lr", "samples_per_second", "workers", "eval_lo
         "incarnation": 1,
         "stride": stride,
         "curves": [{"metric": name, **curves[name]} for name in metrics if name in curves],
-        "events": sorted(events, key=lambda event: event["step"]),
+        "events": sorted((event for event in events if event["step"] >= since), key=lambda event: event["step"]),
     }
 
 
@@ -213,6 +220,9 @@ def run_info(run, lr=0.05):
         "parameters": 25_557_032,
         "blocks": 420,
         "checkpoints": 8,
+        "checkpoint_step": 4000,
+        "train_samples": 1_281_167,
+        "servers": 2,
         "train_seconds": 3711.4,
         "submitted_unix_ms": NOW - 4_000_000,
         "tenant": "ada",
@@ -233,6 +243,26 @@ def run_info(run, lr=0.05):
             "checkpoint": {"every_steps": 500, "keep": 3},
             "workers": {"min": 1, "max": 4},
         },
+    }
+
+
+def checkpoints(run, steps=4200):
+    return {
+        "run": run,
+        "checkpoints": [
+            {
+                "step": step,
+                "committed_unix_ms": NOW - 800 * (steps - step),
+                "bytes": 102_228_128 * 3,
+                "written_bytes": 102_228_128,
+                "blocks": 420,
+                "loss": decay(step, steps, 2.4, 0.3),
+                "eval_loss": decay(step, steps, 2.1, 0.4) if step else None,
+                "accuracy": 0.93 - decay(step, steps, 0.6, 0.02) if step else None,
+                "unreadable": step == 1000,
+            }
+            for step in range(0, steps + 1, 500)
+        ],
     }
 
 

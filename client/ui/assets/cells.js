@@ -1,9 +1,6 @@
-/* What several views show alike: states, progress, links to runs, actions on a run. */
-import {post} from "./api.js";
-import {ask, change, confirm} from "./dialog.js";
+/* What several views show alike: states, progress, links to runs. */
 import {h, setAttribute, setText} from "./dom.js";
 import {STATES, count} from "./format.js";
-import {refresh} from "./store.js";
 
 export const runLink = (run) => `#/runs/${encodeURIComponent(run)}`;
 export const sweepLink = (sweep) => `#/sweeps/${encodeURIComponent(sweep)}`;
@@ -59,62 +56,4 @@ export function fact(label, {isWide = false, title} = {}) {
   const value = h("dd", {}),
         element = h("div", {class: isWide ? "fact wide" : "fact", title}, h("dt", {}, label), value);
   return {element, value, show: (text) => setText(value, text)};
-}
-
-const asks = {
-  cancel: {
-    title: "Cancel this run?",
-    yes: "Cancel run",
-    text: (run) => `${run} ends at once. Its checkpoints stay, and resuming takes it up again.`
-  },
-  stop: {
-    title: "Stop this run?",
-    yes: "Stop run",
-    text: (run) => `${run} ends a few steps from now, with its result kept, as if that were its last step.`
-  },
-};
-
-/** Pause, resume, stop or cancel of a run; the last two ask first. */
-export async function actOnRun(action, run, button) {
-  const question = asks[action];
-  if (question && !(await confirm({...question, text: question.text(run)}))) return;
-  await change(button, () => post(action, {run}), `${run}: ${action} is on its way`);
-  refresh();
-}
-
-export async function setPriority(run, priority, button) {
-  const value = await ask({
-    title: "Priority",
-    label: "Priority",
-    value: String(priority ?? 0),
-    yes: "Set",
-    text: `Runs with a higher priority are given workers first. ${run} has ${priority ?? 0}.`
-  });
-  if (value === null) return;
-  await change(
-      button, () => post("set", {run, settings: [`priority=${value.trim()}`]}), `${run}: priority ${value.trim()}`);
-  refresh();
-}
-
-export async function drain(member, button) {
-  const isServer = member.role === "server";
-  const isSure = await confirm({
-    title: `Drain this ${member.role}?`,
-    yes: "Drain",
-    text: isServer ?
-        `The blocks of ${
-            member
-                .id} move to other servers, and it is given no more. It cannot be taken back: start it again instead.` :
-        `${member.id} hands over its work and is given no more. It cannot be taken back: start it again instead.`
-  });
-  if (!isSure) return;
-  await change(
-      button, () => post(isServer ? "drain_server" : "drain_worker", {[member.role]: member.id}),
-      `${member.id} is draining`);
-  refresh();
-}
-
-export async function readmit(member, button) {
-  await change(button, () => post("readmit", {worker: member.id}), `${member.id} is readmitted`);
-  refresh();
 }

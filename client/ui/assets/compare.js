@@ -3,10 +3,10 @@ import {get} from "./api.js";
 import {runLink, stateMark} from "./cells.js";
 import {swatch} from "./colours.js";
 import {empty, h, keep, panel, setAttribute, setText} from "./dom.js";
-import {NONE, count, isOver, metric as shown, metricTick, number, short} from "./format.js";
+import {NONE, count, isOver, metric as shown, metricTick, number, plural, short} from "./format.js";
 import {Plot, zoomable} from "./plot.js";
 import {go} from "./route.js";
-import {RunSeries, smooth} from "./series.js";
+import {RunSeries, SMOOTHINGS, smooth} from "./series.js";
 import {differences} from "./spec.js";
 import {state} from "./store.js";
 
@@ -26,7 +26,7 @@ class CompareView {
       infos: new Map(),
       all: new Map(runs.map((run) => [run, new RunSeries(run)])),
       metric: "loss",
-      smoothing: 0.6,
+      smoothing: Number(SMOOTHINGS[1][0]),
       hidden: new Set()
     });
     this.choice = h("select", {
@@ -44,8 +44,7 @@ class CompareView {
             this.draw();
           }
         },
-          [["0", "As it is"], ["0.6", "Smooth"], ["0.9", "Smoother"]].map(
-              ([value, text]) => h("option", {value, selected: value === "0.6"}, text)));
+          SMOOTHINGS.map(([value, text], i) => h("option", {value, selected: i === 1}, text)));
     const isLog = h("input", {type: "checkbox", onchange: () => this.plot.setLog(isLog.checked)});
     this.whole =
         h("button", {type: "button", class: "quiet small", hidden: true, onclick: () => this.zoom()}, "Show all steps");
@@ -67,14 +66,14 @@ class CompareView {
     root.append(
         h("div", {class: "column"},
           panel(
-              `${runs.length} runs`, [this.whole, this.choice, smoothing, h("label", {class: "check"}, isLog, "Log")],
+              `${plural(runs.length, "run")} by step`, [this.whole, this.choice, smoothing, h("label", {class: "check"}, isLog, "Log")],
               this.plot.element,
               h("div", {class: "scroll"},
                 h("table", {class: "plain", "aria-label": "Runs compared"},
                   h("thead", {},
                     h("tr", {},
-                      ["", "Run", "State", "Step", "Loss", "Objective", "Best of the curve",
-                       ""].map((title, i) => h("th", {scope: "col", class: i > 2 && i < 7 ? "end" : ""}, title)))),
+                      ["", "Run", "State", "Step", "Loss", "Objective", "Best of the curve", ""].map(
+                          (title, i) => h("th", {scope: "col", class: i > 2 && i < 7 ? "end" : i ? "" : "tight"}, title)))),
                   this.body))),
           panel(
               "Keys of the specs that differ", null,
@@ -102,12 +101,14 @@ class CompareView {
   zoom(least, most) {
     this.whole.hidden = least === undefined;
     this.plot.setRange(least, most);
+    if (least === undefined) this.draw();
   }
 
   draw() {
     const metrics = [...new Set([...this.all.values()].flatMap((series) => [...series.curves.keys()]))];
     keep(this.choice, metrics, (name) => name, (name) => h("option", {value: name}, name));
     if (metrics.includes(this.metric)) this.choice.value = this.metric;
+    const end = Math.max(1, ...[...this.all.values()].map((series) => series.step));
     this.curves = this.runs.map((run, i) => {
       const curve = this.all.get(run).curve(this.metric) ?? {steps: [], mean: []};
       return {
@@ -115,10 +116,11 @@ class CompareView {
         label: run,
         x: curve.steps,
         raw: curve.mean,
-        y: smooth(curve.mean, this.metric === "loss" ? this.smoothing : 0),
+        y: smooth(curve.mean, curve.steps, this.metric === "loss" ? this.smoothing * end : 0),
         colour: i
       };
     });
+    if (this.whole.hidden) this.plot.setFit(0, end);
     this.plot.draw(this.curves.filter(({run}) => !this.hidden.has(run)));
     this.update();
   }
@@ -152,7 +154,7 @@ class CompareView {
                                       }
                                     });
           const row =
-              h("tr", {}, h("td", {}, h("label", {class: "check"}, box, swatch(i))),
+              h("tr", {}, h("td", {class: "tight"}, h("label", {class: "check"}, box, swatch(i))),
                 h("td", {}, h("a", {class: "run-name", href: runLink(run)}, run)), h("td", {}, mark.element),
                 ["", "", "", ""].map(() => h("td", {class: "end"})),
                 h("td", {class: "end"},
@@ -171,7 +173,10 @@ class CompareView {
           marks.get(row).show(of.state);
           setText(row.children[3], count(of.step ?? 0));
           setText(row.children[4], number(of.loss ?? NaN));
-          setText(row.children[5], of.objective ? shown(of.objective, of.objective_value ?? 0) : NONE);
+          setText(
+              row.children[5],
+              of.objective ? `${of.objective.replaceAll("_", " ")} ${shown(of.objective, of.objective_value ?? 0)}` :
+                             NONE);
           setText(row.children[6], shown(this.metric, bests[i]));
           setAttribute(row.children[6], "data-best", bests[i] === winner ? "yes" : null);
         });

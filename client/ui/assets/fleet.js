@@ -1,12 +1,13 @@
 /* The fleet: who has the executors, what waits and why, how members are, how the store is. */
 import {swatch} from "./colours.js";
-import {bar, fact, runLink, stateMark, sweepLink} from "./cells.js";
+import {bar, runLink, stateMark, sweepLink} from "./cells.js";
 import {empty, h, keep, panel, setAttribute, setText} from "./dom.js";
-import {age, bytes, count, duration, plural, short} from "./format.js";
+import {age, bytes, count, duration, isOver, metric, plural, short} from "./format.js";
 import {Plot} from "./plot.js";
 import {membersOf, now, runsOf, state} from "./store.js";
 
 const TRACKS_MAX = 9; // runs with a colour of their own; the rest is one area
+const ROWS_MAX = 6;   // of each list
 
 /** A run keeps its colour as long as it is shown. */
 function colourOf(colours, run) {
@@ -121,8 +122,10 @@ function makeQueue() {
   return {
     element: h("div", {}, list, none, more),
     show() {
-      const queue =
-          (state.fleet.queue ?? []).map((id, i) => ({i, run: state.runs.get(id)})).filter(({run}) => run).slice(0, 12);
+      const queue = (state.fleet.queue ?? [])
+                        .map((id, i) => ({i, run: state.runs.get(id)}))
+                        .filter(({run}) => run)
+                        .slice(0, ROWS_MAX);
       none.hidden = queue.length > 0;
       more.hidden = (state.fleet.queued ?? 0) <= queue.length;
       setText(more, `All ${count(state.fleet.queued ?? 0)} that wait`);
@@ -140,7 +143,7 @@ function makeQueue() {
             setAttribute(row.link, "href", runLink(run.run));
             setText(row.why, run.message ?? "waits for its turn");
             setText(row.priority, run.priority ? `priority ${run.priority}` : "");
-            setText(row.wait, age(run.submitted_unix_ms, now()));
+            setText(row.wait, `for ${age(run.submitted_unix_ms, now())}`);
           });
     }
   };
@@ -149,13 +152,13 @@ function makeQueue() {
 /** A member in a few words: what it is, how much of it is used, what troubles it. */
 function memberCard() {
   const mark = stateMark(), name = h("span", {class: "member-name"}), load = bar(),
-        trouble = h("span", {class: "member-trouble"});
+        more = h("span", {class: "member-more"});
   return {
-    element: h("li", {class: "member"}, h("div", {class: "member-head"}, name, mark.element), load.element, trouble),
+    element: h("li", {class: "member"}, h("div", {class: "member-head"}, name, mark.element), load.element, more),
     mark,
     name,
     load,
-    trouble
+    more
   };
 }
 
@@ -173,9 +176,14 @@ function showMember(card, member, largest) {
     card.load.show(
         member.executors ? used / member.executors : 0,
         `${count(used)} / ${plural(member.executors ?? 0, "executor")}`);
+  const trouble = member.unreached ? `does not reach ${plural(member.unreached, "member")}` : member.message;
   setText(
-      card.trouble, member.unreached ? `does not reach ${plural(member.unreached, "member")}` : member.message ?? "");
-  card.trouble.hidden = !member.unreached && !member.message;
+      card.more,
+      trouble ??
+          (member.role === "server" ? `${plural(member.blocks ?? 0, "block")} of ${plural(member.runs ?? 0, "run")}` :
+                                      seats.map((seat) => seat.run).join(", ") || "idle"));
+  setAttribute(card.more, "title", card.more.textContent);
+  setAttribute(card.more, "data-bad", trouble ? "yes" : null);
 }
 
 function makeMembers() {
@@ -185,7 +193,7 @@ function makeMembers() {
       "weir-server --role=parameters --coordinator HOST:7070 --store file:///srv/weir",
       "weir-worker --coordinator HOST:7070 --data-root /srv/data");
   return {
-    element: h("div", {class: "scroll"}, list, none),
+    element: h("div", {}, list, none),
     show() {
       const trouble = (member) => (member.unreached || member.message ? 0 : 1);
       const members =
@@ -201,36 +209,71 @@ function makeMembers() {
   };
 }
 
-/** Live runs, those first whose newest checkpoint is the furthest behind. */
-function makeStore() {
-  const health = fact("Health", {isWide: true}), list = h("ul", {class: "late"});
-  const behind = (run) => (run.step ?? 0) - (run.checkpoint_step ?? 0);
+/** A list of runs: a line each, made of texts. */
+function runList(texts, nothing) {
+  const list = h("ul", {class: "lines"}), none = h("p", {class: "empty"}, nothing);
   return {
-    element: h("div", {}, h("dl", {class: "facts"}, health.element), list),
-    show() {
-      const live =
-          runsOf(
-              (run) => ["running", "held", "finishing"].includes(run.state) && (behind(run) > 0 || run.store_message))
-              .sort(
-                  (a, b) =>
-                      Number(Boolean(b.store_message)) - Number(Boolean(a.store_message)) || behind(b) - behind(a))
-              .slice(0, 12);
-      health.show(state.fleet.store_message ?? "Answers. The newest checkpoint of each run, and steps since then:");
-      setAttribute(health.value, "data-bad", state.fleet.store_message ? "yes" : null);
+    element: h("div", {}, list, none),
+    show(runs) {
+      none.hidden = runs.length > 0;
       keep(
-          list, live, (run) => run.run,
+          list, runs.slice(0, ROWS_MAX), (run) => run.run,
           () =>
-              h("li", {}, h("a", {class: "run-name"}), h("span", {class: "dim"}), h("span", {}),
-                h("span", {class: "late-why"})),
+              h("li", {}, h("a", {class: "run-name"}), texts.map((text, i) => h("span", {class: i ? "" : "dim"})),
+                h("span", {class: "lines-why"})),
           (element, run) => {
-            const [link, at, since, why] = element.children;
+            const [link, ...cells] = element.children, why = cells.pop();
             setText(link, run.run);
             setAttribute(link, "href", runLink(run.run));
-            setText(at, run.checkpoint_step ? `step ${count(run.checkpoint_step)}` : "none yet");
-            setText(since, `+${count(behind(run))}`);
+            cells.forEach((cell, i) => setText(cell, texts[i](run)));
             setText(why, run.store_message ?? "");
           });
     }
+  };
+}
+
+const behind = (run) => (run.step ?? 0) - (run.checkpoint_step ?? 0);
+
+/** Live runs, those first whose newest checkpoint is the furthest behind. */
+function makeStore() {
+  const mark = stateMark(), trouble = h("p", {class: "panel-says"});
+  const list = runList(
+      [
+        (run) => (run.checkpoint_step ? `checkpoint of step ${count(run.checkpoint_step)}` : "no checkpoint yet"),
+        (run) => `${plural(behind(run), "step")} ago`
+      ],
+      "Every run's newest step is in the store.");
+  return {
+    mark,
+    element: h("div", {}, trouble, list.element),
+    show() {
+      const message = state.fleet.store_message ?? "";
+      mark.show(message ? "failed" : "ready");
+      setText(mark.element.lastElementChild, message ? "in trouble" : "answers");
+      setText(trouble, message);
+      trouble.hidden = !message;
+      const isLate = (run) => Number(Boolean(run.store_message));
+      list.show(
+          runsOf((run) => ["running", "held", "finishing"].includes(run.state) && (behind(run) > 0 || isLate(run)))
+              .sort((a, b) => isLate(b) - isLate(a) || behind(b) - behind(a)));
+    }
+  };
+}
+
+/** What ended last, and how. */
+function makeEnded() {
+  const list = runList(
+      [
+        (run) => `${run.state} ${age(run.finished_unix_ms, now())} ago`,
+        (run) => (
+            run.objective ? `${run.objective.replaceAll("_", " ")} ${metric(run.objective, run.objective_value ?? 0)}` :
+                            "")
+      ],
+      "No run has ended yet.");
+  return {
+    element: list.element,
+    show: () => list.show(runsOf((run) => isOver(run.state) && run.finished_unix_ms && !run.sweep)
+                              .sort((a, b) => b.finished_unix_ms - a.finished_unix_ms))
   };
 }
 
@@ -251,7 +294,7 @@ function makeLegend() {
 
 export function mount(root) {
   const colours = new Map(), tiles = makeTiles(), queue = makeQueue(), members = makeMembers(), store = makeStore(),
-        legend = makeLegend();
+        ended = makeEnded(), legend = makeLegend();
   const plot = new Plot({
     title: "Executors by run over ten minutes",
     height: 252,
@@ -269,11 +312,14 @@ export function mount(root) {
   root.append(
       tiles.element,
       h("div", {class: "fleet-grid"},
-        panel(
-            "Executors by run", h("span", {class: "dim"}, "the last ten minutes"),
-            h("div", {class: "with-legend"}, plot.element, h("div", {class: "legend-box"}, legend.element, idle))),
-        panel("Queue", null, queue.element), panel("Members", h("a", {href: "#/members"}, "All"), members.element),
-        panel("Store", null, store.element)));
+        h("div", {class: "column"},
+          panel(
+              "Executors by run", h("span", {class: "dim"}, "the last ten minutes"),
+              h("div", {class: "with-legend"}, plot.element, h("div", {class: "legend-box"}, legend.element, idle))),
+          panel("Members", h("a", {href: "#/members"}, "All"), members.element)),
+        h("div", {class: "column"}, panel("Queue", null, queue.element),
+          panel("Ended last", h("a", {href: "#/runs?filter=state%3Adone"}, "All"), ended.element),
+          panel("Store", store.mark.element, store.element))));
   return {
     title: "Fleet",
     update() {
@@ -283,7 +329,7 @@ export function mount(root) {
       legend.show(curves);
       idle.hidden = curves.length > 0;
       showTiles(tiles.tiles);
-      for (const part of [queue, members, store]) part.show();
+      for (const part of [queue, members, ended, store]) part.show();
     },
     close: () => plot.close(),
   };

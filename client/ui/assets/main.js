@@ -29,7 +29,7 @@ const KEYS = [
   ["1 2 3 4 5", "Fleet, Runs, Compare, Sweeps, Members"], ["/", "Filter"], ["j k", "Next and previous row"],
   ["Enter", "Open the row"], ["Esc", "Back; clear a filter or brush"], ["x", "Select the row"],
   ["c", "Compare what is selected"], ["[ ]", "Previous and next event of a run"], ["t", "Charts as tables, and back"],
-  ["d", "Light or dark"], ["?", "These keys"]
+  ["p f e l", "Of a run: pause or resume, fork, export, limits"], ["d", "Light or dark"], ["?", "These keys"]
 ];
 
 const root = document.getElementById("view"), nav = document.getElementById("nav"),
@@ -132,7 +132,7 @@ function onKey(event) {
   if (event.key === "Enter" && at.matches?.("a, button, input, summary")) return undefined;
   if (event.key.startsWith("Arrow") && !view?.table) return undefined;
   const action = actions[event.key];
-  if (!action) return undefined;
+  if (!action) return view?.press?.(event.key) ? event.preventDefault() : undefined;
   event.preventDefault();
   return action();
 }

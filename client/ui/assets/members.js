@@ -1,5 +1,6 @@
 /* Servers and workers: what they carry, what they refuse, whom they do not reach. */
-import {bar, drain, partColumn, readmit, runLink, stateMark} from "./cells.js";
+import {drain, readmit} from "./actions.js";
+import {bar, partColumn, runLink, stateMark} from "./cells.js";
 import {empty, h, keep, panel, setAttribute, setText} from "./dom.js";
 import {NONE, age, bytes, count, number, plural} from "./format.js";
 import {membersOf, now} from "./store.js";
@@ -11,11 +12,10 @@ function nameCell() {
     element: h("div", {class: "run-cell"}, name, message),
     show(member) {
       setText(name, member.id);
-      setText(
-          message,
-          member.message ??
-              `${member.host ?? ""}${member.pid ? `, pid ${member.pid}` : ""}${
-                  (member.labels ?? []).map((label) => `, ${label}`).join("")}`);
+      setText(message, member.message ?? [
+        member.host, member.pid && `pid ${member.pid}`, ...(member.labels ?? []),
+        member.tenant && `for ${member.tenant}`
+      ].filter(Boolean).join(", "));
       setAttribute(message, "title", member.message);
       setAttribute(message, "data-bad", member.message ? "yes" : null);
     }
@@ -84,7 +84,6 @@ const common = {
   since: () => textColumn(
       "since", "Joined", (member) => (member.joined_unix_ms ? age(member.joined_unix_ms, now()) : NONE),
       {width: "84px", align: "end", sort: (member) => -(member.joined_unix_ms ?? 0)}),
-  owner: () => textColumn("owner", "Owner", (member) => member.tenant ?? NONE, {width: "86px"}),
   action: () => partColumn("action", "", actionCell, {width: "92px", align: "end"}),
 };
 
@@ -121,14 +120,14 @@ const workerColumns = () =>
            };
          },
          {width: "140px", sort: used}),
-     partColumn("runs", "Runs", seatsCell, {width: "210px"}),
-     numberColumn("speed", "Microb./s", speed, "88px", (value) => (value ? number(value) : NONE)),
+     partColumn("runs", "Runs", seatsCell, {width: "200px"}),
+     numberColumn("speed", "Microbatches/s", speed, "108px", (value) => (value ? number(value) : NONE)),
      numberColumn(
          "received", "Received", (member) => member.received_bytes ?? 0, "88px",
          (value) => (value ? bytes(value) : NONE)),
      numberColumn("refusals", "Refused", (member) => member.refusals ?? 0, "72px"),
-     partColumn("reach", "Reach", reachCell, {width: "132px", sort: (member) => member.unreached ?? 0}), common.owner(),
-     common.since(), common.action()];
+     partColumn("reach", "Reach", reachCell, {width: "152px", sort: (member) => member.unreached ?? 0}), common.since(),
+     common.action()];
 
 export function mount(root) {
   const options = {

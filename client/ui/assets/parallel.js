@@ -1,9 +1,9 @@
 /* Parallel coordinates: a line a trial over its values and its result, with a brush on each axis. */
 import {h, s, setAttribute} from "./dom.js";
-import {number} from "./format.js";
+import {metric, number} from "./format.js";
 import {shortPath} from "./sweep_data.js";
 
-const HEIGHT = 268, TOP = 34, BOTTOM = 18, SIDE = 62;
+const HEIGHT = 290, TOP = 40, BOTTOM = 26, SIDE = 74;
 
 /** Where a value is on an axis, from 0 at the bottom to 1; NaN: it has none. */
 function placeOf(axis, value) {
@@ -105,7 +105,9 @@ export class Parallel {
             d: points.map(([x, at], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${this.y(at).toFixed(1)}`).join("")
           },
             s("title", {}, `trial ${trial.number ?? 0}: ${number(this.data.result(trial) ?? NaN)}`));
-      path.style.opacity = isBest && isKept ? 1 : isKept ? 0.18 + 0.6 * rank : 0.07;
+      path.style.opacity = isBest && isKept ? 1 : isKept ? 0.35 + 0.5 * rank : 0.1;
+      if (isKept)
+        path.style.stroke = `color-mix(in oklab, var(--accent) ${Math.round(100 * rank ** 1.5)}%, var(--mark))`;
       path.addEventListener("click", () => this.open(trial));
       return path;
     }));
@@ -118,19 +120,24 @@ export class Parallel {
 
   makeAxis(axis, i) {
     const x = this.x(i), brush = this.brushes.get(axis.path);
-    const label = (value, y) =>
-        s("text", {class: "axis-value", x: x + 6, y}, axis.choices ? value : number(Number(value)));
-    const ticks = axis.choices ?
-        axis.choices.map(
-            (choice, k) =>
-                label(choice, this.y(axis.choices.length === 1 ? 0.5 : k / (axis.choices.length - 1)) + 3.5)) :
-        [label(axis.high, this.y(1) + 3.5), label(axis.low, this.y(0) + 3.5)];
+    const ends = [TOP - 9, HEIGHT - BOTTOM + 16], last = (axis.choices?.length ?? 0) - 1;
+    const text = (value, more) => s("text", {class: "axis-value", ...more}, value);
+    const end = (value, k) => text(value, {x, y: ends[k], "text-anchor": "middle"});
+    const beside = (value, at) => text(value, {x: x + 9, y: this.y(at) + 3.5});
+    const shown = (value) => (axis.isResult ? metric(axis.path, value) : number(Number(value)));
+    const ticks = axis.choices ? axis.choices.map(
+                                     (choice, k) =>
+                                         (last === 0     ? beside(choice, 0.5) :
+                                              k === last ? end(choice, 0) :
+                                              k === 0    ? end(choice, 1) :
+                                                           beside(choice, k / last))) :
+                                 [end(shown(axis.high), 0), end(shown(axis.low), 1)];
     const grab = s("rect", {
       class: "axis-grab",
       x: x - 14,
-      y: TOP - 6,
+      y: TOP - 4,
       width: 28,
-      height: HEIGHT - TOP - BOTTOM + 12,
+      height: HEIGHT - TOP - BOTTOM + 8,
       tabindex: "0",
       role: "slider",
       "aria-label": `${axis.path}: up and down move a brush, Delete removes it`,

@@ -5,7 +5,7 @@ import {h, keep, setAttribute, setText} from "./dom.js";
 import {number, tick} from "./format.js";
 
 /* global Chart */
-const AXIS_WIDTH = 72, RIGHT = 14, TABLE_ROWS = 200;
+const AXIS_WIDTH = 84, RIGHT = 14, TABLE_ROWS = 200;
 const FONT = "Inter, system-ui, -apple-system, \"Segoe UI\", Roboto, \"Noto Sans\", sans-serif";
 
 /** Where a plot draws, for what is aligned with it. */
@@ -176,7 +176,7 @@ function datasetsOf(curve, plot) {
     borderWidth: curve.width ?? (isStacked ? 1 : 1.6),
     order: curve.isLimit ? -1 : 0,
   };
-  if (isStacked && !curve.isLimit) line.backgroundColor = tone + "59";
+  if (isStacked && !curve.isLimit) Object.assign(line, {backgroundColor: tone + "b8", borderColor: colour("panel")});
   if (!curve.low?.length) return [line];
   const edge = {
     borderWidth: 0,
@@ -262,6 +262,9 @@ export class Plot {
     y.min = this.options.yMin ?? (isFlat ? low - pad : undefined);
     y.max = isFlat ? high + pad : undefined;
   }
+
+  /** Of the x axis, for as long as no part of it was chosen. */
+  setFit(least, most) { Object.assign(this.chart.options.scales.x, {min: least, max: most}); }
 
   setMarks(marks) {
     this.marks = marks;

@@ -1,12 +1,15 @@
 /* A run: its curves over one line of steps, with what happened on the way. */
 import {get} from "./api.js";
-import {actOnRun, bar, fact, setPriority, stateMark, stepText, sweepLink, runLink} from "./cells.js";
+import {fact} from "./cells.js";
+import {Checkpoints} from "./checkpoints.js";
 import {swatch} from "./colours.js";
-import {empty, h, keep, panel, say, setAttribute, setText} from "./dom.js";
-import {NONE, age, count, duration, isOver, isShare, metric, number, percent, percentTick, short, tick} from "./format.js";
+import {h, panel, say, setAttribute, setText} from "./dom.js";
+import {Events} from "./events.js";
+import {NONE, age, count, duration, isOver, isShare, metric, number, percent, percentTick, plural, short, tick} from "./format.js";
 import {Lanes} from "./lanes.js";
 import {Plot, zoomable} from "./plot.js";
-import {RunSeries, smooth} from "./series.js";
+import {makeHead} from "./run_head.js";
+import {RunSeries, SMOOTHINGS, smooth} from "./series.js";
 import {yaml} from "./spec.js";
 import {now, state} from "./store.js";
 
@@ -15,7 +18,6 @@ const FACTS = [
   ["loss", "Loss"], ["objective", "Objective"], ["speed", "Samples/s"], ["left", "Time left"], ["workers", "Workers"],
   ["checkpoint", "Checkpoint"], ["incarnation", "Roll-backs"], ["age", "Submitted"]
 ];
-const SMOOTHINGS = [["0", "As it is"], ["0.6", "Smooth"], ["0.9", "Smoother"], ["0.97", "Smoothest"]];
 const SIDE_METRICS = ["samples_per_second", "lr", "workers"];
 const SIDE_TITLES = {
   samples_per_second: "Samples a second",
@@ -23,103 +25,52 @@ const SIDE_TITLES = {
   workers: "Workers"
 };
 
-function makeActions(run, row) {
-  const buttons = Object.fromEntries(["pause", "resume", "stop", "cancel"].map(
-      (name) =>
-          [name,
-           h("button", {
-             type: "button",
-             class: name === "cancel" ? "danger-text" : "",
-             onclick: (event) => actOnRun(name, run, event.currentTarget)
-           },
-             name[0].toUpperCase() + name.slice(1))]));
-  const priority =
-      h("button", {type: "button", onclick: (event) => setPriority(run, row()?.priority, event.currentTarget)},
-        "Priority");
-  return {
-    element: h("div", {class: "actions"}, priority, Object.values(buttons)),
-    show(of) {
-      const isLive = Boolean(of) && !isOver(of.state) && of.state !== "paused";
-      buttons.pause.hidden = buttons.stop.hidden = !isLive;
-      buttons.cancel.hidden = !of || isOver(of.state);
-      buttons.resume.hidden = !of || !["paused", "failed", "cancelled"].includes(of.state);
-      priority.hidden = !isLive;
-    }
-  };
-}
-
-function makeHead(run, row) {
-  const mark = stateMark(), progress = bar(), message = h("p", {class: "run-says"}), actions = makeActions(run, row),
-        links = h("span", {class: "run-links"});
-  const select =
-      h("label", {class: "check"}, h("input", {
-          type: "checkbox",
-          onchange: (event) => (event.target.checked ? state.selected.add(run) : state.selected.delete(run))
-        }),
-        "Compare");
-  select.firstElementChild.checked = state.selected.has(run);
-  return {
-    element:
-        h("header", {class: "run-head"},
-          h("div", {class: "run-title"}, h("a", {href: "#/runs", class: "up"}, "Runs"), h("h1", {}, run), mark.element,
-            links),
-          select, actions.element, h("div", {class: "run-progress"}, progress.element), message),
-    show(of) {
-      mark.show(of?.state);
-      progress.show(
-          of?.steps ? (of.step ?? 0) / of.steps : 0,
-          of ? `step ${stepText(of)}${of.epochs ? `, epoch ${(of.epoch ?? 0).toFixed(2)} of ${tick(of.epochs)}` : ""}` :
-               "");
-      setText(message, of?.message ?? of?.store_message ?? "");
-      message.hidden = !message.textContent;
-      setAttribute(message, "data-bad", of?.state === "failed" || of?.store_message ? "yes" : null);
-      keep(
-          links,
-          [
-            of?.parent && {text: `fork of ${of.parent}`, href: runLink(of.parent)},
-            of?.sweep && {text: `trial ${of.trial ?? 0} of ${of.sweep}`, href: sweepLink(of.sweep)}
-          ].filter(Boolean),
-          (link) => link.href, (link) => h("a", {href: link.href}, link.text));
-      actions.show(of);
-    }
-  };
-}
-
 const valuesOf = (row) => ({
   loss: number(row.loss ?? NaN),
   objective: row.objective ? metric(row.objective, row.objective_value ?? 0) : NONE,
   speed: row.state === "running" ? short(row.samples_per_second ?? 0) : NONE,
   left: row.seconds_left ? duration(row.seconds_left) : NONE,
-  workers: row.workers ? `${count(row.workers)} (${count(row.executors ?? 0)} ex.)` : NONE,
+  workers: row.workers ? `${count(row.workers)} with ${plural(row.executors ?? 0, "executor")}` : NONE,
   checkpoint: row.checkpoint_step !== undefined ? `step ${count(row.checkpoint_step)}` : NONE,
   incarnation: count(row.incarnation ?? 0),
   age: row.submitted_unix_ms ? `${age(row.submitted_unix_ms, now())} ago` : NONE,
 });
 
+const DETAILS = [
+  ["parameters", "Parameters", (info) => short(info.parameters ?? NaN)],
+  ["blocks", "Blocks", (info) => count(info.blocks ?? NaN)],
+  ["took", "Trained for", (info) => (info.train_seconds ? duration(info.train_seconds) : NONE)],
+  ["samples", "Samples of an epoch", (info) => short(info.train_samples ?? NaN)],
+  ["owner", "Owner", (info) => info.tenant ?? NONE], ["priority", "Priority", (info) => count(info.priority ?? 0)],
+  ["hold", "Hold", (info) => (info.hold ? `step ${count(info.hold)}` : "none")],
+  ["servers", "Servers", (info) => count(info.servers ?? NaN)]
+];
+
+function copyButton(what, text) {
+  const button = h("button", {type: "button", class: "quiet small", "aria-label": `Copy the ${what}`}, "Copy");
+  button.addEventListener("click", () => navigator.clipboard.writeText(text()).then(() => {
+    say("Copied");
+    setText(button, "Copied");
+    setTimeout(() => setText(button, "Copy"), 1500);
+  }));
+  return button;
+}
+
+/** The hash, once there is one, then what does not change. */
 function makeSide() {
-  const hash = fact("weights_sha256", {isWide: true}), size = fact("Parameters"), blocks = fact("Blocks"),
-        kept = fact("Checkpoints"), took = fact("Trained for"), tenant = fact("Owner"), priority = fact("Priority");
-  hash.value.className = "hash";
+  const hash = h("p", {class: "hash"}), details = DETAILS.map(([, label]) => fact(label));
   const text = h("pre", {class: "spec", tabindex: "0", "aria-label": "Spec"});
-  const copy = h("button", {type: "button", class: "quiet small"}, "Copy");
-  copy.addEventListener("click", () => navigator.clipboard.writeText(text.textContent).then(() => say("Copied")));
+  const result = panel("weights_sha256", copyButton("hash", () => hash.textContent), hash);
   return {
-    element: [
-      panel(
-          "Result", null,
-          h("dl", {class: "facts"}, hash.element, size.element, blocks.element, kept.element, took.element,
-            tenant.element, priority.element)),
-      panel("Spec", copy, text)
+    result,
+    rest: [
+      panel("Details", null, h("dl", {class: "facts"}, details.map((one) => one.element))),
+      panel("Spec", copyButton("spec", () => text.textContent), text)
     ],
     show(info) {
-      hash.show(info.weights_sha256 ?? "known when the run is done");
-      setAttribute(hash.value, "data-none", info.weights_sha256 ? null : "yes");
-      size.show(short(info.parameters ?? NaN));
-      blocks.show(count(info.blocks ?? NaN));
-      kept.show(count(info.checkpoints ?? 0));
-      took.show(info.train_seconds ? duration(info.train_seconds) : NONE);
-      tenant.show(info.tenant ?? NONE);
-      priority.show(count(info.priority ?? 0));
+      setText(hash, info.weights_sha256 ?? "");
+      result.hidden = !info.weights_sha256;
+      details.forEach((one, i) => one.show(DETAILS[i][2](info)));
       setText(text, info.spec ? yaml(info.spec) : "");
     }
   };
@@ -141,7 +92,8 @@ class RunView {
       smoothing: 0,
       isClosed: false
     });
-    this.head = makeHead(run, () => state.runs.get(run));
+    this.checkpoints = new Checkpoints(run);
+    this.head = makeHead({run, info: () => this.info, checkpoints: this.checkpoints});
     this.facts = FACTS.map(([name, label]) => ({name, ...fact(label)}));
     this.side = makeSide();
     const isLog = h("input", {type: "checkbox", onchange: () => this.loss.setLog(isLog.checked)});
@@ -160,21 +112,18 @@ class RunView {
     this.trouble = h("div", {class: "empty", hidden: true});
     this.key = h("span", {class: "chart-key", hidden: true}, swatch(0), "of steps", swatch(1), "of evaluations");
     const loss = panel(
-        "Loss", [this.key, this.all, smoothing, h("label", {class: "check"}, isLog, "Log")], this.loss.element,
+        "Loss by step", [this.key, this.all, smoothing, h("label", {class: "check"}, isLog, "Log")], this.loss.element,
         this.lanes.element);
-    this.events = h("ol", {class: "events"});
-    this.noEvents = empty("Views, faults, roll-backs and checkpoints appear here as they happen.");
+    this.events = new Events((index) => this.choose(index), () => this.showEvents());
     root.append(
         this.head.element, h("dl", {class: "strip"}, this.facts.map((one) => one.element)), this.trouble,
         h("div", {class: "run-grid"},
-          h("div", {class: "column"}, loss, panel("Evaluations", null, this.evals.element),
+          h("div", {class: "column"}, loss, panel("Evaluations by step", null, this.evals.element),
             h("div", {class: "trio"},
               SIDE_METRICS.map((name) => panel(SIDE_TITLES[name], null, this.small[name].element)))),
-          h("div", {class: "column"},
-            panel(
-                "Events", h("span", {class: "dim"}, h("kbd", {}, "["), " ", h("kbd", {}, "]")),
-                h("div", {class: "scroll events-scroll"}, this.events, this.noEvents)),
-            this.side.element)));
+          h("div", {class: "column"}, this.side.result, panel("Events", this.events.head, this.events.element),
+            panel("Checkpoints", this.checkpoints.sum, this.checkpoints.element), this.side.rest)));
+    this.side.show({});
     this.tick();
   }
 
@@ -208,6 +157,9 @@ class RunView {
       this.info = info;
       this.trouble.hidden = true;
       this.side.show(info);
+      await this.checkpoints.refresh(info);
+      if (this.isClosed) return;
+      this.update();
     }
     this.draw();
     this.timer = setTimeout(
@@ -231,16 +183,15 @@ class RunView {
 
   draw() {
     const {series} = this, loss = series.curve("loss");
-    const fit = [0, Math.max(1, series.step)];
     for (const plot of this.plots())
-      if (!this.range) Object.assign(plot.chart.options.scales.x, {min: fit[0], max: fit[1]});
+      if (!this.range) plot.setFit(0, Math.max(1, series.step));
     this.loss.draw(
         loss ?
             [
               {
                 label: "loss",
                 x: loss.steps,
-                y: smooth(loss.mean, this.smoothing),
+                y: smooth(loss.mean, loss.steps, this.smoothing * series.step),
                 low: loss.min,
                 high: loss.max,
                 tone: "accent"
@@ -290,16 +241,7 @@ class RunView {
   }
 
   showEvents() {
-    const {events} = this.series;
-    this.noEvents.hidden = events.length > 0;
-    keep(
-        this.events, events.map((event, index) => ({event, index})).reverse(),
-        ({event, index}) => `${index}:${event.kind}:${event.step}:${event.message}`,
-        ({event, index}) => h(
-            "li", {"data-kind": event.kind, onclick: () => this.choose(index)},
-            h("span", {class: "event-step"}, count(event.step ?? 0)),
-            h("span", {class: "event-kind"}, event.kind ?? ""), h("span", {class: "event-text"}, event.message ?? "")),
-        (element, {index}) => setAttribute(element, "aria-current", index === this.chosen ? "true" : null));
+    this.events.show(this.series.events, this.chosen);
     this.showLanes();
   }
 
@@ -319,18 +261,22 @@ class RunView {
     if (!event) return;
     this.chosen = index;
     this.showEvents();
-    this.events.querySelector("[aria-current]")?.scrollIntoView({block: "nearest"});
+    this.events.scrollToChosen();
     say(`${event.kind} at step ${event.step ?? 0}: ${event.message ?? ""}`);
   }
 
-  /** by: 1 to the next event, -1 to the one before. */
-  moveEvent(by) {
-    const last = this.series.events.length - 1;
-    this.choose(this.chosen < 0 ? (by > 0 ? 0 : last) : Math.min(last, Math.max(0, this.chosen + by)));
-  }
+  /** by: 1 to the next event of those that are shown, -1 to the one before. */
+  moveEvent(by) { this.choose(this.events.next(this.chosen, by)); }
+
+  /** What the key does to the run; false: nothing. */
+  press(key) { return this.head.press(key); }
 
   update() {
-    const row = state.runs.get(this.run) ?? (this.info.run ? {...this.info} : null);
+    const known = state.runs.get(this.run);
+    const {hold, checkpoints, spec} = this.info,
+                              row = known ? {...known, hold, checkpoints, spec} :
+        this.info.run                     ? this.info :
+                                            null;
     this.head.show(row);
     if (!row) return;
     const values = valuesOf(row);

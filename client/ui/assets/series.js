@@ -65,12 +65,18 @@ export class RunSeries {
   curve(metric) { return this.curves.get(metric); }
 }
 
-/** As a mean of those before that fades: 0 leaves a curve as it is. */
-export function smooth(values, weight) {
-  if (!weight) return values;
-  let mean = 0, sum = 0;
-  return values.map((value) => {
+/** How far back a smoothed point looks, in parts of the steps that are shown. */
+export const SMOOTHINGS = [["0", "As it is"], ["0.004", "Smooth"], ["0.015", "Smoother"], ["0.05", "Smoothest"]];
+
+/** As a mean of those before that fades over so many steps, however many of them a point stands for: curves with points of
+    different widths look alike. 0 leaves a curve as it is. */
+export function smooth(values, steps, width) {
+  if (!width) return values;
+  let mean = 0, sum = 0, before = steps[0];
+  return values.map((value, i) => {
     if (!Number.isFinite(value)) return value;
+    const weight = Math.exp(-Math.max(1, steps[i] - before) / width);
+    before = steps[i];
     mean = weight * mean + (1 - weight) * value;
     sum = weight * sum + (1 - weight);
     return mean / sum;

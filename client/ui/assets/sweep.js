@@ -1,7 +1,7 @@
 /* A sweep: the best so far, all trials at once, how they came along. */
-import {post} from "./api.js";
+import {extendSweep, stopSweep} from "./actions.js";
 import {fact, partColumn, runLink, stateMark} from "./cells.js";
-import {change, confirm} from "./dialog.js";
+import {showCommands} from "./dialog.js";
 import {h, panel, setAttribute, setText} from "./dom.js";
 import {NONE, age, count, duration, metric, metricTick, number} from "./format.js";
 import {drawLineage, makeRungs} from "./lineage.js";
@@ -12,7 +12,7 @@ import {now, state} from "./store.js";
 import {SweepData, shortPath} from "./sweep_data.js";
 import {LongTable, textColumn} from "./table.js";
 
-const REFRESH_MS = 2000;
+const REFRESH_MS = 2000, COMPARED = 5;
 const FACTS = [
   ["best", "Best"], ["trials", "Trials"], ["running", "Running"], ["failed", "Failed"], ["steps", "Steps begun"],
   ["searcher", "Searcher"], ["scheduler", "Scheduler"], ["since", "Since"]
@@ -70,8 +70,18 @@ class SweepView {
     Object.assign(this, {root, sweep, title: sweep, data: new SweepData(sweep)});
     this.mark = stateMark();
     this.message = h("p", {class: "run-says"});
-    this.stop = h("button", {type: "button", class: "danger-text", hidden: true}, "Stop sweep");
-    this.stop.addEventListener("click", () => this.askStop());
+    const button = (text, act, more = {}) => h("button", {type: "button", hidden: true, onclick: act, ...more}, text);
+    this.stop = button("Stop sweep", () => stopSweep(sweep, this.stop), {class: "danger-text"});
+    this.extend = button("Extend", async () => {
+      if (await extendSweep(sweep, this.data.info.spec ?? {}, this.extend)) await this.data.refresh();
+    });
+    this.save = button(
+        "Export the best", () => showCommands({
+                             title: "Export the best trial",
+                             text: "Its weights in the submitted model, and the spec that they come from:",
+                             commands: [`weir sweep export ${sweep} -o ${sweep}.onnx`, `weir sweep best ${sweep}`]
+                           }));
+    this.compare = button(`Compare the best ${COMPARED}`, () => this.compareBest(), {class: "quiet small"});
     this.facts = FACTS.map(([name, label]) => ({name, ...fact(label)}));
     this.plot = new Plot({
       title: "Best so far",
@@ -95,13 +105,16 @@ class SweepView {
         h("header", {class: "run-head"},
           h("div", {class: "run-title"}, h("a", {href: "#/sweeps", class: "up"}, "Sweeps"), h("h1", {}, sweep),
             this.mark.element),
-          h("div", {class: "actions"}, this.stop), this.message),
+          h("div", {class: "actions"}, this.save, this.extend, this.stop), this.message),
         h("dl", {class: "strip"}, this.facts.map((one) => one.element)),
-        h("div", {class: "sweep-grid"}, panel("Best so far", null, this.plot.element), this.rungPanel,
+        h("div", {class: "sweep-grid"}, panel("Best so far, by trial", null, this.plot.element), this.rungPanel,
           this.lineagePanel),
-        panel("All trials at once", this.clear, this.parallel.element),
+        panel(
+            "All trials at once", [h("span", {class: "dim"}, "drag along an axis to keep a part of it"), this.clear],
+            this.parallel.element),
         h("section", {class: "panel", "aria-label": "Trials"},
-          h("header", {class: "panel-head"}, h("h2", {}, "Trials"), h("div", {class: "panel-more"}, this.sum)),
+          h("header", {class: "panel-head"}, h("h2", {}, "Trials"),
+            h("div", {class: "panel-more"}, this.compare, this.sum)),
           this.trials));
     this.tick();
   }
@@ -125,6 +138,8 @@ class SweepView {
     setText(this.message, info.end ?? info.message ?? "");
     this.message.hidden = !this.message.textContent;
     this.stop.hidden = Boolean(info.end);
+    this.extend.hidden = !spec.budget;
+    this.save.hidden = !info.has_best;
     const values = {
       best: info.has_best ? `${metric(name, info.best_value ?? 0)} (trial ${info.best ?? 0})` : NONE,
       trials: `${count(info.begun ?? 0)}${spec.budget?.trials ? ` of ${count(spec.budget.trials)}` : ""}`,
@@ -185,6 +200,7 @@ class SweepView {
       this.trials.append(this.table.element);
     }
     const all = data.trials.filter(Boolean), shown = all.filter((trial) => this.parallel.keeps(trial));
+    this.compare.hidden = this.ranked().length < 2;
     this.clear.hidden = this.parallel.brushes.size === 0;
     setText(
         this.sum,
@@ -199,14 +215,16 @@ class SweepView {
     this.showTrials();
   }
 
-  async askStop() {
-    if (!(await confirm({
-          title: "Stop this sweep?",
-          text: `The trials of ${this.sweep} that are under way end. Extending it later goes on.`,
-          yes: "Stop sweep"
-        })))
-      return;
-    await change(this.stop, () => post("stop_sweep", {sweep: this.sweep}), `${this.sweep} ends`);
+  /** Of those within the brushes. */
+  ranked() {
+    return this.data.trials
+        .filter((trial) => trial?.run && this.data.result(trial) !== undefined && this.parallel.keeps(trial))
+        .sort((a, b) => (this.data.beats(this.data.result(a), this.data.result(b)) ? -1 : 1));
+  }
+
+  compareBest() {
+    const runs = this.ranked().slice(0, COMPARED).map((trial) => encodeURIComponent(trial.run));
+    go(`#/compare?runs=${runs.join(",")}`);
   }
 
   update() {}

@@ -293,6 +293,19 @@ static int check_metrics(const Weir__SweepSpec *spec, const Weir__RunSpec *base,
   return 0;
 }
 
+/* In mode local trials can only be held where there are versions. */
+static int check_local_rungs(const Weir__SweepSchedule *schedule, const Weir__LocalSpec *local,
+                             struct err *err) {
+  if (schedule->n_rungs > 1 && sweep_unit_of(schedule) != SWEEP_STEPS)
+    return err_set(err, ERR_INVALID, "schedule.unit: of runs of mode local rungs are counted in steps");
+  for (size_t i = 0; i + 1 < schedule->n_rungs; i++)
+    if (schedule->rungs[i] % local->inner_steps)
+      return err_set(err, ERR_INVALID,
+                     "schedule.rungs: %llu is no multiple of the run spec's train.local.inner_steps, %u",
+                     (unsigned long long)schedule->rungs[i], local->inner_steps);
+  return 0;
+}
+
 /* What trials are given by the sweep. */
 static int check_own(const Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err) {
   if (base->train->has_hold || base->train->has_hold_epochs)
@@ -303,7 +316,7 @@ static int check_own(const Weir__SweepSpec *spec, const Weir__RunSpec *base, str
     return err_set(err, ERR_INVALID,
                    "spec: the run spec has %s, and trials are evaluated by schedule.rungs: take it away",
                    base->eval->n_at ? "eval.at" : "eval.at_epochs");
-  return 0;
+  return base->train->local ? check_local_rungs(spec->schedule, base->train->local, err) : 0;
 }
 
 int sweep_spec_check_base(Weir__SweepSpec *spec, const Weir__RunSpec *base, struct err *err) {

@@ -120,7 +120,8 @@ uint64_t executors_busy_ns_locked(struct run *run) {
 static void executor_trace(const struct executor *executor, uint64_t begin_ns) {
   const struct work *work = &executor->task->work;
   bool is_chunk = work->kind == WORK_CHUNK, is_backward = executor->turn.part == PIPELINE_BACKWARD;
-  const char *category = is_chunk ? "evaluation" : "train", *name = is_chunk ? "chunk" : "microbatch";
+  const char *unit = executor->run->replica ? "replica" : "microbatch";
+  const char *category = is_chunk ? "evaluation" : "train", *name = is_chunk ? "chunk" : unit;
   char part[64];
   if (begin_ns && executor->team->n_stages > 1) {
     snprintf(part, sizeof part, "%s, stage %d%s", name, executor->stage,

@@ -9,6 +9,7 @@
 static void compute_locked(struct executor *executor, const struct replica_job *job) {
   struct run *run = executor->run;
   struct task *outer = executor->task, *inner = executor->inner;
+  uint64_t begin_ns = trace_now_ns();
   const struct work work = {.kind = WORK_MICROBATCH,
                             .index = job->index,
                             .step = job->step,
@@ -21,6 +22,12 @@ static void compute_locked(struct executor *executor, const struct replica_job *
   pthread_mutex_unlock(&run->lock);
   executor_train(executor);
   executor_let_go(executor);
+  trace_span(&(struct trace_span){.category = "train",
+                                  .name = "microbatch",
+                                  .begin_ns = begin_ns,
+                                  .end_ns = trace_now_ns(),
+                                  .step = job->step,
+                                  .index = job->index});
   pthread_mutex_lock(&run->lock);
   executor_halt_locked(executor);
   executor->task = outer;

@@ -215,6 +215,22 @@ static void what_the_run_spec_says_of_holds_is_refused(void **state) {
   message_free(spec);
 }
 
+static void rungs_between_versions_of_local_steps_are_refused(void **state) {
+  struct err err;
+  Weir__SweepSpec *spec = sweep_spec_of(sweep_asha_text, NULL, 0, &err);
+  Weir__RunSpec *base = sweep_base_spec();
+  Weir__LocalSpec local = WEIR__LOCAL_SPEC__INIT;
+  (void)state;
+  base->train->local = &local;
+  local.inner_steps = 4;
+  assert_int_equal(sweep_spec_check_base(spec, base, &err), ERR_INVALID);
+  assert_string_equal(err.text,
+                      "schedule.rungs: 10 is no multiple of the run spec's train.local.inner_steps, 4");
+  base->train->local = NULL;
+  spec_free(base);
+  message_free(spec);
+}
+
 /* Each of 40 dimensions has all those before it as conditions: there are 2^39 ways from the last to the
  * first.
  */
@@ -293,6 +309,7 @@ int main(void) {
       cmocka_unit_test(what_a_population_says_wrongly_is_named_by_key),
       cmocka_unit_test(an_interval_has_a_rung_at_each_multiple_and_at_the_end),
       cmocka_unit_test(what_the_run_spec_says_of_holds_is_refused),
+      cmocka_unit_test(rungs_between_versions_of_local_steps_are_refused),
       cmocka_unit_test(conditions_upon_conditions_are_followed_once),
       cmocka_unit_test(damaged_specs_are_refused_or_taken_whole),
       cmocka_unit_test(errors_name_the_line),

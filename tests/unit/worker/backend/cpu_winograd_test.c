@@ -156,7 +156,7 @@ static void threads_side_by_side_compute_the_same_bits(void **state) {
 
 struct row {
   int64_t n, in, out, height, width;
-  int kernel, stride;
+  int kernel, stride, pad;
   bool pays[3]; /* by enum conv_way */
 };
 
@@ -164,31 +164,34 @@ static void the_shape_alone_decides(void **state) {
   (void)state;
   static const struct row rows[] = {
       /* ResNet-18 at 32x32 */
-      {32, 3, 64, 32, 32, 3, 1, {false}},
-      {32, 64, 64, 32, 32, 3, 1, {true, true, true}},
-      {32, 64, 128, 32, 32, 3, 2, {false}},
-      {32, 128, 128, 16, 16, 3, 1, {true, true, true}},
-      {32, 256, 256, 8, 8, 3, 1, {true, true, true}},
-      {32, 512, 512, 4, 4, 3, 1, {false, false, true}},
+      {32, 3, 64, 32, 32, 3, 1, 1, {false}},
+      {32, 64, 64, 32, 32, 3, 1, 1, {true, true, true}},
+      {32, 64, 128, 32, 32, 3, 2, 1, {false}},
+      {32, 128, 128, 16, 16, 3, 1, 1, {true, true, true}},
+      {32, 256, 256, 8, 8, 3, 1, 1, {true, true, true}},
+      {32, 512, 512, 4, 4, 3, 1, 1, {false, false, true}},
       /* fewer samples, tiles that are empty in part, few channels */
-      {4, 256, 256, 8, 8, 3, 1, {false}},
-      {32, 128, 128, 5, 5, 3, 1, {false}},
-      {32, 128, 128, 9, 9, 3, 1, {false}},
-      {32, 32, 32, 32, 32, 3, 1, {false}},
+      {4, 256, 256, 8, 8, 3, 1, 1, {false}},
+      {32, 128, 128, 5, 5, 3, 1, 1, {false}},
+      {32, 128, 128, 9, 9, 3, 1, 1, {false}},
+      {32, 32, 32, 32, 32, 3, 1, 1, {false}},
+      /* 16 tiles of the output, 25 of the input */
+      {16, 128, 128, 18, 18, 3, 1, 0, {true, false, true}},
       /* what oneDNN has no kernel for */
-      {32, 72, 64, 32, 32, 3, 1, {false}},
-      {32, 64, 64, 32, 32, 5, 1, {false}},
-      {32, 64, 64, 32, 32, 1, 1, {false}},
+      {32, 72, 64, 32, 32, 3, 1, 1, {false}},
+      {32, 64, 64, 32, 32, 5, 1, 2, {false}},
+      {32, 64, 64, 32, 32, 1, 1, 0, {false}},
   };
   for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
     const struct row *row = &rows[r];
-    int pad = row->kernel / 2;
+    int beyond = row->kernel - 1 - 2 * row->pad;
     const int64_t in[] = {row->n, row->in, row->height, row->width};
-    const int64_t out[] = {row->n, row->out, row->height / row->stride, row->width / row->stride};
+    const int64_t out[] = {row->n, row->out, (row->height - beyond) / row->stride,
+                           (row->width - beyond) / row->stride};
     const struct window window = {.kernel = {row->kernel, row->kernel},
                                   .strides = {row->stride, row->stride},
-                                  .pads_begin = {pad, pad},
-                                  .pads_end = {pad, pad}};
+                                  .pads_begin = {row->pad, row->pad},
+                                  .pads_end = {row->pad, row->pad}};
     const struct winograd_shape shape = {4, 4, in, out, &window};
     for (int way = CONV_FORWARD; way <= CONV_GRAD_WEIGHT; way++)
       if (winograd_pays(&shape, (enum conv_way)way) != row->pays[way])

@@ -6,7 +6,8 @@ import re
 import signal
 
 from gate import Gate
-from harness import Cluster, Folder, Process, children_of, done_event, kept, main, newest_step, program, read_metrics, wait_for, weir
+from harness import (Cluster, Folder, Process, children_of, done_event, kept, main, newest_step, program, read_metrics,
+                     simulated_gpus, wait_for, weir)
 
 STEPS, INNER = 20, 6  # the last round has two steps
 LOCAL = ("train.mode=local", "train.local.replicas=2", f"train.local.inner_steps={INNER}")
@@ -156,6 +157,19 @@ def test_a_run_is_held_forked_and_paused_at_versions_that_there_are():
             gate.open()
             ask("resume", run)
             assert hash_of(run)
+
+
+def test_on_a_gpu_each_inner_step_reads_what_the_one_before_made():
+    environment = simulated_gpus(seed=7)
+    with Folder() as folder:
+        spec = write_spec(folder)
+        losses = []
+        for device in ("cpu", "cuda:0"):
+            metrics = folder.file(f"{device}.jsonl")
+            weir("train", spec, "--device", device, "--out", folder.file(device), "--metrics", metrics, *LOCAL,
+                 "train.steps=8", "eval=null", env=environment)
+            losses.append([event["loss"] for event in read_metrics(metrics) if event["event"] == "step"])
+        assert len(losses[0]) == 8 and all(abs(a - b) < 1e-3 * a for a, b in zip(*losses)), losses
 
 
 def test_what_local_steps_do_not_go_with_is_refused_by_name():

@@ -10,6 +10,7 @@
 #include "common/agree/float_setting.h"
 #include "common/agree/random.h"
 #include "common/agree/spec.h"
+#include "common/base/err.h"
 #include "common/base/memory.h"
 #include "common/optim/optimizer.h"
 
@@ -26,45 +27,64 @@ static int compare(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-static float *draw(uint64_t seed, size_t elems) {
-  float *values = mem_new(elems * sizeof *values);
+/* As a server keeps a block: a buffer for each of these. */
+struct block {
+  struct buffer *weights, *grad, *out, *slots;
+};
+
+static struct buffer *make(size_t elems, uint64_t seed) {
+  struct buffer *buffer = buffer_new(elems * sizeof(float));
+  CHECK(buffer);
   for (size_t i = 0; i < elems; i++)
-    values[i] = (float)(2 * random_uniform(seed, i) - 1);
-  return values;
+    ((float *)buffer->data)[i] = seed ? (float)(2 * random_uniform(seed, i) - 1) : 0;
+  return buffer;
+}
+
+static void block_make(struct block *block, size_t n_slots, uint64_t seed) {
+  block->weights = make(ELEMS, 3 * seed + 1);
+  block->grad = make(ELEMS, 3 * seed + 2);
+  block->out = make(ELEMS, 3 * seed + 3);
+  block->slots = make(n_slots * ELEMS, 0);
+}
+
+static void block_free(struct block *block) {
+  buffer_put(block->weights);
+  buffer_put(block->grad);
+  buffer_put(block->out);
+  buffer_put(block->slots);
+}
+
+static void block_update(const Weir__OptimizerSpec *spec, struct block *block, uint64_t step) {
+  struct buffer *written = block->out;
+  struct optimizer_update update = {.step = step,
+                                    .lr = 1e-3,
+                                    .elems = ELEMS,
+                                    .weights = block->weights->data,
+                                    .grad = block->grad->data,
+                                    .out = written->data,
+                                    .slots = block->slots->data,
+                                    .next_slots = block->slots->data};
+  optimizer_find(spec->name)->update(spec, &update);
+  block->out = block->weights;
+  block->weights = written;
 }
 
 static double measure(const Weir__OptimizerSpec *spec, int rounds) {
-  const struct optimizer_def *optimizer = optimizer_find(spec->name);
-  const size_t n_slots = optimizer->slots(spec), all = (size_t)BLOCKS * ELEMS;
+  static struct block blocks[BLOCKS];
   double *times = mem_new((size_t)rounds * sizeof *times), median;
-  float *weights = draw(1, all), *grad = draw(2, all), *out = draw(3, all);
-  float *slots = mem_new((n_slots + 1) * all * sizeof *slots);
+  for (uint64_t b = 0; b < BLOCKS; b++)
+    block_make(&blocks[b], optimizer_find(spec->name)->slots(spec), b);
   for (int round = 0; round < rounds; round++) {
     double begin = thread_ns();
-    float *written = out;
-    for (size_t b = 0; b < BLOCKS; b++) {
-      float *own = slots + b * n_slots * ELEMS;
-      struct optimizer_update update = {.step = (uint64_t)round,
-                                        .lr = 1e-3,
-                                        .elems = ELEMS,
-                                        .weights = weights + b * ELEMS,
-                                        .grad = grad + b * ELEMS,
-                                        .out = out + b * ELEMS,
-                                        .slots = own,
-                                        .next_slots = own};
-      optimizer->update(spec, &update);
-    }
-    times[round] = (thread_ns() - begin) / (double)all;
-    out = weights;
-    weights = written;
+    for (int b = 0; b < BLOCKS; b++)
+      block_update(spec, &blocks[b], (uint64_t)round);
+    times[round] = (thread_ns() - begin) / ((double)BLOCKS * ELEMS);
   }
   qsort(times, (size_t)rounds, sizeof *times, compare);
   median = times[rounds / 2];
+  for (int b = 0; b < BLOCKS; b++)
+    block_free(&blocks[b]);
   free(times);
-  free(weights);
-  free(grad);
-  free(out);
-  free(slots);
   return median;
 }
 

@@ -20,18 +20,20 @@ VECTOR_VARIANTS static void adadelta_update(const Weir__OptimizerSpec *spec,
   const float lr = (float)update->lr, eps = (float)spec->eps;
   const float rho = (float)spec->rho, share = (float)(1 - spec->rho);
   const struct weight_decay decay = weight_decay_of(spec, update->lr, false);
-  const uint32_t elems = update->elems;
-  const float *weights = update->weights, *grads = update->grad;
-  float *out = update->out;
-  struct slot square = update_slot(update, 0), moves = update_slot(update, 1);
+  _Alignas(TILE_ALIGN) float out[TILE_ELEMS];
+  EACH_TILE(tile, update, out) {
+    const uint32_t elems = tile.elems;
+    const float *weights = tile.weights, *grads = tile.grads;
+    struct slot square = tile_slot(&tile, 0), moves = tile_slot(&tile, 1);
 #pragma GCC ivdep
-  for (uint32_t i = 0; i < elems; i++) {
-    float grad = decay_grad(decay, grads[i], weights[i]);
-    float next_square = rho * square.now[i] + share * grad * grad;
-    float move = sqrtf(moves.now[i] + eps) / sqrtf(next_square + eps) * grad;
-    square.next[i] = next_square;
-    moves.next[i] = rho * moves.now[i] + share * move * move;
-    out[i] = weights[i] - lr * move;
+    for (uint32_t i = 0; i < elems; i++) {
+      float grad = decay_grad(decay, grads[i], weights[i]);
+      float next_square = rho * square.now[i] + share * grad * grad;
+      float move = sqrtf(moves.now[i] + eps) / sqrtf(next_square + eps) * grad;
+      square.next[i] = next_square;
+      moves.next[i] = rho * moves.now[i] + share * move * move;
+      out[i] = weights[i] - lr * move;
+    }
   }
 }
 

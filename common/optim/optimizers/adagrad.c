@@ -26,16 +26,18 @@ VECTOR_VARIANTS static void adagrad_update(const Weir__OptimizerSpec *spec,
   const float rate = (float)(update->lr / (1 + (double)update->step * spec->lr_decay));
   const float eps = (float)spec->eps;
   const struct weight_decay decay = weight_decay_of(spec, update->lr, false);
-  const uint32_t elems = update->elems;
-  const float *weights = update->weights, *grads = update->grad;
-  float *out = update->out;
-  struct slot sum = update_slot(update, 0);
+  _Alignas(TILE_ALIGN) float out[TILE_ELEMS];
+  EACH_TILE(tile, update, out) {
+    const uint32_t elems = tile.elems;
+    const float *weights = tile.weights, *grads = tile.grads;
+    struct slot sum = tile_slot(&tile, 0);
 #pragma GCC ivdep
-  for (uint32_t i = 0; i < elems; i++) {
-    float grad = decay_grad(decay, grads[i], weights[i]);
-    float next_sum = sum.now[i] + grad * grad;
-    sum.next[i] = next_sum;
-    out[i] = weights[i] - rate * grad / (sqrtf(next_sum) + eps);
+    for (uint32_t i = 0; i < elems; i++) {
+      float grad = decay_grad(decay, grads[i], weights[i]);
+      float next_sum = sum.now[i] + grad * grad;
+      sum.next[i] = next_sum;
+      out[i] = weights[i] - rate * grad / (sqrtf(next_sum) + eps);
+    }
   }
 }
 

@@ -24,23 +24,25 @@ static inline __attribute__((always_inline)) void adam_loop(const Weir__Optimize
   const float scale = (float)(1 / sqrt(bias_correction(spec->betas[1], update->step)));
   const float share1 = (float)(1 - spec->betas[0]), share2 = (float)(1 - spec->betas[1]);
   const float beta2 = (float)spec->betas[1], eps = (float)spec->eps;
-  const uint32_t elems = update->elems;
-  const float *weights = update->weights, *grads = update->grad;
-  float *out = update->out;
-  struct slot mean = update_slot(update, 0), square = update_slot(update, 1);
-  struct slot largest = is_amsgrad ? update_slot(update, 2) : square;
+  _Alignas(TILE_ALIGN) float out[TILE_ELEMS];
+  EACH_TILE(tile, update, out) {
+    const uint32_t elems = tile.elems;
+    const float *weights = tile.weights, *grads = tile.grads;
+    struct slot mean = tile_slot(&tile, 0), square = tile_slot(&tile, 1);
+    struct slot largest = is_amsgrad ? tile_slot(&tile, 2) : square;
 #pragma GCC ivdep
-  for (uint32_t i = 0; i < elems; i++) {
-    float grad = decay_grad(decay, grads[i], weights[i]);
-    float next_mean = moved_towards(mean.now[i], grad, share1);
-    float next_square = beta2 * square.now[i] + share2 * grad * grad, above = next_square;
-    if (is_amsgrad) {
-      above = largest.now[i] > next_square ? largest.now[i] : next_square;
-      largest.next[i] = above;
+    for (uint32_t i = 0; i < elems; i++) {
+      float grad = decay_grad(decay, grads[i], weights[i]);
+      float next_mean = moved_towards(mean.now[i], grad, share1);
+      float next_square = beta2 * square.now[i] + share2 * grad * grad, above = next_square;
+      if (is_amsgrad) {
+        above = largest.now[i] > next_square ? largest.now[i] : next_square;
+        largest.next[i] = above;
+      }
+      mean.next[i] = next_mean;
+      square.next[i] = next_square;
+      out[i] = decay_weight(decay, weights[i]) - rate * next_mean / (sqrtf(above) * scale + eps);
     }
-    mean.next[i] = next_mean;
-    square.next[i] = next_square;
-    out[i] = decay_weight(decay, weights[i]) - rate * next_mean / (sqrtf(above) * scale + eps);
   }
 }
 

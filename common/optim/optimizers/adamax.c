@@ -21,19 +21,21 @@ VECTOR_VARIANTS static void adamax_update(const Weir__OptimizerSpec *spec,
   const float share1 = (float)(1 - spec->betas[0]);
   const float beta2 = (float)spec->betas[1], eps = (float)spec->eps;
   const struct weight_decay decay = weight_decay_of(spec, update->lr, false);
-  const uint32_t elems = update->elems;
-  const float *weights = update->weights, *grads = update->grad;
-  float *out = update->out;
-  struct slot mean = update_slot(update, 0), norm = update_slot(update, 1);
+  _Alignas(TILE_ALIGN) float out[TILE_ELEMS];
+  EACH_TILE(tile, update, out) {
+    const uint32_t elems = tile.elems;
+    const float *weights = tile.weights, *grads = tile.grads;
+    struct slot mean = tile_slot(&tile, 0), norm = tile_slot(&tile, 1);
 #pragma GCC ivdep
-  for (uint32_t i = 0; i < elems; i++) {
-    float grad = decay_grad(decay, grads[i], weights[i]);
-    float next_mean = moved_towards(mean.now[i], grad, share1);
-    float old = beta2 * norm.now[i], new = fabsf(grad) + eps;
-    float next_norm = old > new ? old : new;
-    mean.next[i] = next_mean;
-    norm.next[i] = next_norm;
-    out[i] = weights[i] - rate * next_mean / next_norm;
+    for (uint32_t i = 0; i < elems; i++) {
+      float grad = decay_grad(decay, grads[i], weights[i]);
+      float next_mean = moved_towards(mean.now[i], grad, share1);
+      float old = beta2 * norm.now[i], new = fabsf(grad) + eps;
+      float next_norm = old > new ? old : new;
+      mean.next[i] = next_mean;
+      norm.next[i] = next_norm;
+      out[i] = weights[i] - rate * next_mean / next_norm;
+    }
   }
 }
 

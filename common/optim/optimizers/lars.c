@@ -35,15 +35,17 @@ VECTOR_VARIANTS static void lars_update(const Weir__OptimizerSpec *spec,
                                         const struct optimizer_update *update) {
   const float rate = (float)lars_rate(spec, update);
   const float momentum = (float)spec->momentum, decay = (float)spec->weight_decay;
-  const float *weights = update->weights, *grads = update->grad;
-  const uint32_t elems = update->elems;
-  float *out = update->out;
-  struct slot velocity = update_slot(update, 0);
+  _Alignas(TILE_ALIGN) float out[TILE_ELEMS];
+  EACH_TILE(tile, update, out) {
+    const uint32_t elems = tile.elems;
+    const float *weights = tile.weights, *grads = tile.grads;
+    struct slot velocity = tile_slot(&tile, 0);
 #pragma GCC ivdep
-  for (uint32_t i = 0; i < elems; i++) {
-    float next = momentum * velocity.now[i] + rate * (grads[i] + decay * weights[i]);
-    velocity.next[i] = next;
-    out[i] = weights[i] - next;
+    for (uint32_t i = 0; i < elems; i++) {
+      float next = momentum * velocity.now[i] + rate * (grads[i] + decay * weights[i]);
+      velocity.next[i] = next;
+      out[i] = weights[i] - next;
+    }
   }
 }
 

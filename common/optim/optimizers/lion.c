@@ -19,16 +19,18 @@ VECTOR_VARIANTS static void lion_update(const Weir__OptimizerSpec *spec,
   const float lr = (float)update->lr;
   const float share1 = (float)(1 - spec->betas[0]), share2 = (float)(1 - spec->betas[1]);
   const struct weight_decay decay = weight_decay_of(spec, update->lr, true);
-  const uint32_t elems = update->elems;
-  const float *weights = update->weights, *grads = update->grad;
-  float *out = update->out;
-  struct slot mean = update_slot(update, 0);
+  _Alignas(TILE_ALIGN) float out[TILE_ELEMS];
+  EACH_TILE(tile, update, out) {
+    const uint32_t elems = tile.elems;
+    const float *weights = tile.weights, *grads = tile.grads;
+    struct slot mean = tile_slot(&tile, 0);
 #pragma GCC ivdep
-  for (uint32_t i = 0; i < elems; i++) {
-    float direction = moved_towards(mean.now[i], grads[i], share1);
-    float sign = (float)((direction > 0) - (direction < 0));
-    mean.next[i] = moved_towards(mean.now[i], grads[i], share2);
-    out[i] = decay_weight(decay, weights[i]) - lr * sign;
+    for (uint32_t i = 0; i < elems; i++) {
+      float direction = moved_towards(mean.now[i], grads[i], share1);
+      float sign = (float)((direction > 0) - (direction < 0));
+      mean.next[i] = moved_towards(mean.now[i], grads[i], share2);
+      out[i] = decay_weight(decay, weights[i]) - lr * sign;
+    }
   }
 }
 

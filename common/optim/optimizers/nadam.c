@@ -47,19 +47,21 @@ VECTOR_VARIANTS static void nadam_update(const Weir__OptimizerSpec *spec,
   const float share1 = (float)(1 - spec->betas[0]), share2 = (float)(1 - spec->betas[1]);
   const float beta2 = (float)spec->betas[1], eps = (float)spec->eps;
   const struct weight_decay decay = weight_decay_of(spec, update->lr, spec->decoupled_weight_decay);
-  const uint32_t elems = update->elems;
-  const float *weights = update->weights, *grads = update->grad;
-  float *out = update->out;
-  struct slot mean = update_slot(update, 0), square = update_slot(update, 1);
+  _Alignas(TILE_ALIGN) float out[TILE_ELEMS];
+  EACH_TILE(tile, update, out) {
+    const uint32_t elems = tile.elems;
+    const float *weights = tile.weights, *grads = tile.grads;
+    struct slot mean = tile_slot(&tile, 0), square = tile_slot(&tile, 1);
 #pragma GCC ivdep
-  for (uint32_t i = 0; i < elems; i++) {
-    float grad = decay_grad(decay, grads[i], weights[i]);
-    float next_mean = moved_towards(mean.now[i], grad, share1);
-    float next_square = beta2 * square.now[i] + share2 * grad * grad;
-    mean.next[i] = next_mean;
-    square.next[i] = next_square;
-    out[i] = decay_weight(decay, weights[i]) -
-             (grad_rate * grad + mean_rate * next_mean) / (sqrtf(next_square) * scale + eps);
+    for (uint32_t i = 0; i < elems; i++) {
+      float grad = decay_grad(decay, grads[i], weights[i]);
+      float next_mean = moved_towards(mean.now[i], grad, share1);
+      float next_square = beta2 * square.now[i] + share2 * grad * grad;
+      mean.next[i] = next_mean;
+      square.next[i] = next_square;
+      out[i] = decay_weight(decay, weights[i]) -
+               (grad_rate * grad + mean_rate * next_mean) / (sqrtf(next_square) * scale + eps);
+    }
   }
 }
 

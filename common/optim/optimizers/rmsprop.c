@@ -25,29 +25,31 @@ static inline __attribute__((always_inline)) void rmsprop_loop(const Weir__Optim
   const float lr = (float)update->lr, eps = (float)spec->eps, momentum = (float)spec->momentum;
   const float alpha = (float)spec->alpha, share = (float)(1 - spec->alpha);
   const struct weight_decay decay = weight_decay_of(spec, update->lr, false);
-  const uint32_t elems = update->elems;
-  const float *weights = update->weights, *grads = update->grad;
-  float *out = update->out;
-  struct slot square = update_slot(update, 0);
-  struct slot velocity = has_momentum ? update_slot(update, 1) : square;
-  struct slot mean = is_centered ? update_slot(update, 1 + has_momentum) : square;
+  _Alignas(TILE_ALIGN) float out[TILE_ELEMS];
+  EACH_TILE(tile, update, out) {
+    const uint32_t elems = tile.elems;
+    const float *weights = tile.weights, *grads = tile.grads;
+    struct slot square = tile_slot(&tile, 0);
+    struct slot velocity = has_momentum ? tile_slot(&tile, 1) : square;
+    struct slot mean = is_centered ? tile_slot(&tile, 1 + has_momentum) : square;
 #pragma GCC ivdep
-  for (uint32_t i = 0; i < elems; i++) {
-    float grad = decay_grad(decay, grads[i], weights[i]);
-    float next_square = alpha * square.now[i] + share * grad * grad, variance = next_square, move;
-    if (is_centered) {
-      float next_mean = moved_towards(mean.now[i], grad, share);
-      mean.next[i] = next_mean;
-      variance = next_square - next_mean * next_mean;
-      variance = variance > 0 ? variance : 0; /* rounding */
+    for (uint32_t i = 0; i < elems; i++) {
+      float grad = decay_grad(decay, grads[i], weights[i]);
+      float next_square = alpha * square.now[i] + share * grad * grad, variance = next_square, move;
+      if (is_centered) {
+        float next_mean = moved_towards(mean.now[i], grad, share);
+        mean.next[i] = next_mean;
+        variance = next_square - next_mean * next_mean;
+        variance = variance > 0 ? variance : 0; /* rounding */
+      }
+      square.next[i] = next_square;
+      move = grad / (sqrtf(variance) + eps);
+      if (has_momentum) {
+        move = momentum * velocity.now[i] + move;
+        velocity.next[i] = move;
+      }
+      out[i] = weights[i] - lr * move;
     }
-    square.next[i] = next_square;
-    move = grad / (sqrtf(variance) + eps);
-    if (has_momentum) {
-      move = momentum * velocity.now[i] + move;
-      velocity.next[i] = move;
-    }
-    out[i] = weights[i] - lr * move;
   }
 }
 

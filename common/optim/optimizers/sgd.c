@@ -25,12 +25,14 @@ static uint32_t sgd_slots(const Weir__OptimizerSpec *spec) {
 static void sgd_update_plain(const Weir__OptimizerSpec *spec, const struct optimizer_update *update) {
   const struct weight_decay decay = weight_decay_of(spec, update->lr, false);
   const float lr = (float)update->lr;
-  const uint32_t elems = update->elems;
-  const float *weights = update->weights, *grads = update->grad;
-  float *out = update->out;
+  _Alignas(TILE_ALIGN) float out[TILE_ELEMS];
+  EACH_TILE(tile, update, out) {
+    const uint32_t elems = tile.elems;
+    const float *weights = tile.weights, *grads = tile.grads;
 #pragma GCC ivdep
-  for (uint32_t i = 0; i < elems; i++)
-    out[i] = weights[i] - lr * decay_grad(decay, grads[i], weights[i]);
+    for (uint32_t i = 0; i < elems; i++)
+      out[i] = weights[i] - lr * decay_grad(decay, grads[i], weights[i]);
+  }
 }
 
 /* The velocity begins as the first gradient, undampened. Inlined with constants, so that each kind has a loop
@@ -41,16 +43,18 @@ static inline __attribute__((always_inline)) void sgd_loop(const Weir__Optimizer
   const struct weight_decay decay = weight_decay_of(spec, update->lr, false);
   const float lr = (float)update->lr, momentum = (float)spec->momentum;
   const float share = (float)(1 - spec->dampening);
-  const uint32_t elems = update->elems;
-  const float *weights = update->weights, *grads = update->grad;
-  float *out = update->out;
-  struct slot velocity = update_slot(update, 0);
+  _Alignas(TILE_ALIGN) float out[TILE_ELEMS];
+  EACH_TILE(tile, update, out) {
+    const uint32_t elems = tile.elems;
+    const float *weights = tile.weights, *grads = tile.grads;
+    struct slot velocity = tile_slot(&tile, 0);
 #pragma GCC ivdep
-  for (uint32_t i = 0; i < elems; i++) {
-    float grad = decay_grad(decay, grads[i], weights[i]);
-    float next = is_first ? grad : momentum * velocity.now[i] + share * grad;
-    velocity.next[i] = next;
-    out[i] = weights[i] - lr * (is_nesterov ? grad + momentum * next : next);
+    for (uint32_t i = 0; i < elems; i++) {
+      float grad = decay_grad(decay, grads[i], weights[i]);
+      float next = is_first ? grad : momentum * velocity.now[i] + share * grad;
+      velocity.next[i] = next;
+      out[i] = weights[i] - lr * (is_nesterov ? grad + momentum * next : next);
+    }
   }
 }
 

@@ -22,9 +22,9 @@ static const struct store_def *const stores[] = {
 
 static int unknown_scheme(const char *url, struct err *err);
 static bool has_scheme(const struct store_def *def, const char *url);
-static void block_key(struct store_block *block);
+static void find_keys(struct store_block *blocks, int n);
 static int find_missing(struct store *store, struct store_block *blocks, int n, struct err *err);
-static int verify_block(const struct store_read *read, struct err *err);
+static int verify_blocks(const struct store_read *reads, int n, struct err *err);
 static int keys_check(const char *const *keys, int n, struct err *err);
 static int record_check(const struct store_record *record, struct err *err);
 static int name_check(const char *name, struct err *err);
@@ -98,10 +98,10 @@ char *store_url_redacted(const char *url) {
 
 int store_put_blocks(struct store *store, struct store_block *blocks, int n, uint64_t *written_bytes,
                      struct err *err) {
-  for (int at = 0; at < n; at += STORE_BATCH_MAX) {
-    int count = n - at < STORE_BATCH_MAX ? n - at : STORE_BATCH_MAX;
-    for (int i = at; i < at + count; i++)
-      block_key(&blocks[i]);
+  int most = store->def->put_blocks_max ? store->def->put_blocks_max : STORE_BATCH_MAX;
+  for (int at = 0; at < n; at += most) {
+    int count = n - at < most ? n - at : most;
+    find_keys(blocks + at, count);
     if (find_missing(store, blocks + at, count, err) ||
         store->def->put_blocks(store, blocks + at, count, err))
       return err->code;
@@ -124,9 +124,7 @@ int store_get_blocks(struct store *store, struct store_read *reads, int n, struc
       return err->code;
   if (store->def->get_blocks(store, reads, n, err))
     return err->code;
-  for (int i = 0; i < n && !rc; i++)
-    rc = reads[i].data ? verify_block(&reads[i], err)
-                       : err_set(err, ERR_NOT_FOUND, "store: no such block: %s", reads[i].key);
+  rc = verify_blocks(reads, n, err);
   for (int i = 0; i < n && rc; i++) {
     free(reads[i].data);
     reads[i].data = NULL;
@@ -244,11 +242,11 @@ static int unknown_scheme(const char *url, struct err *err) {
   return err->code;
 }
 
-static void block_key(struct store_block *block) {
-  struct sha256 *sha = sha256_new();
-  for (int p = 0; p < block->n_parts; p++)
-    sha256_update(sha, block->parts[p].iov_base, block->parts[p].iov_len);
-  sha256_finish(sha, block->sha256);
+static void find_keys(struct store_block *blocks, int n) {
+  struct sha256_message messages[STORE_BATCH_MAX] = {{0}};
+  for (int i = 0; i < n; i++)
+    messages[i] = (struct sha256_message){blocks[i].parts, blocks[i].n_parts, blocks[i].sha256};
+  sha256_many(messages, n);
 }
 
 static int find_missing(struct store *store, struct store_block *blocks, int n, struct err *err) {
@@ -263,13 +261,22 @@ static int find_missing(struct store *store, struct store_block *blocks, int n, 
   return 0;
 }
 
-static int verify_block(const struct store_read *read, struct err *err) {
-  char found[SHA256_HEX_SIZE];
-  sha256_hex(read->data, read->size, found);
-  if (strcmp(found, read->key) == 0)
-    return 0;
-  return err_set(err, ERR_CORRUPT, "store: block %s is corrupt: its %zu bytes hash to %s", read->key,
-                 read->size, found);
+/* All are there and have their hashes; else the error is about the first that is not. */
+static int verify_blocks(const struct store_read *reads, int n, struct err *err) {
+  struct sha256_message messages[STORE_BATCH_MAX] = {{0}};
+  struct iovec parts[STORE_BATCH_MAX];
+  char found[STORE_BATCH_MAX][SHA256_HEX_SIZE] = {{0}};
+  int n_there = 0;
+  for (; n_there < n && reads[n_there].data; n_there++) {
+    parts[n_there] = (struct iovec){reads[n_there].data, reads[n_there].size};
+    messages[n_there] = (struct sha256_message){&parts[n_there], 1, found[n_there]};
+  }
+  sha256_many(messages, n_there);
+  for (int i = 0; i < n_there; i++)
+    if (strcmp(found[i], reads[i].key) != 0)
+      return err_set(err, ERR_CORRUPT, "store: block %s is corrupt: its %zu bytes hash to %s", reads[i].key,
+                     reads[i].size, found[i]);
+  return n_there == n ? 0 : err_set(err, ERR_NOT_FOUND, "store: no such block: %s", reads[n_there].key);
 }
 
 static int keys_check(const char *const *keys, int n, struct err *err) {

@@ -55,6 +55,9 @@ struct store_def {
   int (*check_url)(const char *url, struct err *err); /* store_url_check; NULL: only opening tells */
   int (*open)(const char *url, struct store **out, struct err *err);
   void (*close)(struct store *store);
+  /* How many blocks put_blocks is given at a time: few where one thread's are hashed while another's are on
+     their way, many where each call costs. 0: STORE_BATCH_MAX. */
+  int put_blocks_max;
   /* Writes blocks whose keys are filled and that are not was_there (these too, where it is cheap to see that
      they are damaged or have gone). All are durable when it returns, as far as the store's own settings go;
      after an error any of them may be. */

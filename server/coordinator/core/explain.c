@@ -25,9 +25,12 @@ enum { SAVE_SLOW_MS = 1000, HOLDERS_MAX = 3 };
 /* Clauses separated by semicolons. */
 struct clauses {
   char text[3072];
+  bool has_fault; /* one of them tells of what has gone wrong, not of what is only waited for */
 };
 
 static void clauses_add(struct clauses *clauses, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void clauses_add_fault(struct clauses *clauses, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 static void say_no_server(const struct coordinator *coordinator, const struct run *run,
                           struct clauses *clauses);
@@ -60,6 +63,7 @@ void coordinator_explain(struct coordinator *coordinator, struct run *run) {
   struct room_lack lack;
   struct clauses clauses;
   clauses.text[0] = 0;
+  clauses.has_fault = false;
   switch (run->state) {
   case WEIR__RUN_STATE__QUEUED:
     if (run->origin.is_to_come)
@@ -102,8 +106,10 @@ void coordinator_explain(struct coordinator *coordinator, struct run *run) {
     return;
   }
   say_quarantines(coordinator, run, &clauses);
-  if (may_say(coordinator, run, clauses.text))
+  if (may_say(coordinator, run, clauses.text)) {
     coordinator_run_set_message(run, clauses.text);
+    run->tells_fault = clauses.has_fault;
+  }
 }
 
 /* Where many runs take turns, a worker that comes or goes changes what all of them say: some are left for the
@@ -169,7 +175,7 @@ static void say_pin(const struct run *run, struct clauses *clauses) {
 static void say_store(const struct coordinator *coordinator, const struct run *run, struct clauses *clauses) {
   if ((run->is_save_awaited || run->is_start_awaited) &&
       coordinator->now_ms - run->awaited_ms >= SAVE_SLOW_MS)
-    clauses_add(clauses, "waiting for the store");
+    clauses_add_fault(clauses, "waiting for the store");
 }
 
 static void say_loading(const struct coordinator *coordinator, const struct run *run,
@@ -295,7 +301,7 @@ static void say_holders(const struct coordinator *coordinator, const struct run 
       clauses_add(clauses, "%s has %u", other->id, claim->share);
   }
   if (others)
-    clauses_add(clauses, "%u other runs have workers", others);
+    clauses_add(clauses, "%u other run%s workers", others, others == 1 ? " has" : "s have");
   if (foreign == 1)
     clauses_add(clauses, "another tenant's run has workers");
   else if (foreign)
@@ -318,39 +324,41 @@ static void say_late(const struct run *run, struct clauses *clauses) {
   for (int i = 0; i < run->n_seats; i++) {
     const struct seat *seat = run->seats[i];
     if (seat->following.text)
-      clauses_add(clauses, "%s (%s) %s", seat->worker->id, seat->worker->host, seat->following.text);
+      clauses_add_fault(clauses, "%s (%s) %s", seat->worker->id, seat->worker->host, seat->following.text);
   }
 }
 
 static void say_lost(const struct coordinator *coordinator, const struct run *run, struct clauses *clauses) {
   if (coordinator_lost_servers(run))
-    clauses_add(clauses, "%s", run->loss_cause);
+    clauses_add_fault(clauses, "%s", run->loss_cause);
   for (int i = 0; i < run->n_servers && !run->is_load_due; i++)
     if (coordinator_is_confirmed(coordinator, &run->servers[i]))
-      clauses_add(clauses,
-                  "%s (%s) is not heard of, but workers reach it: training goes on for a minute at most, and "
-                  "checkpoints wait",
-                  run->servers[i].id, run->servers[i].address);
+      clauses_add_fault(
+          clauses,
+          "%s (%s) is not heard of, but workers reach it: training goes on for a minute at most, "
+          "and checkpoints wait",
+          run->servers[i].id, run->servers[i].address);
 }
 
 static void say_unreached(const struct run *run, struct clauses *clauses) {
   for (int i = 0; i < run->n_seats; i++) {
     const struct seat *seat = run->seats[i];
     if (seat->unreached_text)
-      clauses_add(clauses, "%s (%s) %s", seat->worker->id, seat->worker->host, seat->unreached_text);
+      clauses_add_fault(clauses, "%s (%s) %s", seat->worker->id, seat->worker->host, seat->unreached_text);
     if (coordinator_missed_mates(seat))
-      clauses_add(clauses, "%s (%s) %s", seat->worker->id, seat->worker->host,
-                  coordinator_missed_mates(seat));
+      clauses_add_fault(clauses, "%s (%s) %s", seat->worker->id, seat->worker->host,
+                        coordinator_missed_mates(seat));
   }
 }
 
 static void say_doubts(const struct run *run, struct clauses *clauses) {
   const struct reissue *reissue = run->reissue;
   if (reissue && reissue->doubts.n_open > 0)
-    clauses_add(clauses, "step %llu: the sum of parts that are finite overflows: they are computed once more",
-                (unsigned long long)reissue->step);
+    clauses_add_fault(clauses,
+                      "step %llu: the sum of parts that are finite overflows: they are computed once more",
+                      (unsigned long long)reissue->step);
   if (run->suspicion)
-    clauses_add(clauses, "%s", run->suspicion);
+    clauses_add_fault(clauses, "%s", run->suspicion);
 }
 
 /* Those that this run has found, and those that it might have had. */
@@ -364,19 +372,32 @@ static void say_quarantines(const struct coordinator *coordinator, const struct 
     bool is_own = strcmp(quarantine->tenant, run->tenant) == 0;
     if (viewer_sees_holder(&viewer, quarantine->holder) &&
         (is_waiting || strcmp(quarantine->run, run->id) == 0))
-      clauses_add(clauses, "%s (%s, %s) is in quarantine: %s", quarantine->worker, quarantine->host,
-                  quarantine->device, is_own ? quarantine->reason : "another tenant's run has found it out");
+      clauses_add_fault(clauses, "%s (%s, %s) is in quarantine: %s", quarantine->worker, quarantine->host,
+                        quarantine->device,
+                        is_own ? quarantine->reason : "another tenant's run has found it out");
   }
 }
 
-static void clauses_add(struct clauses *clauses, const char *format, ...) {
+static void add_words(struct clauses *clauses, const char *format, va_list args) {
   size_t length = strlen(clauses->text);
-  va_list args;
-  va_start(args, format);
   if (length && length < sizeof clauses->text - 3) {
     strcpy(clauses->text + length, "; ");
     length += 2;
   }
   vsnprintf(clauses->text + length, sizeof clauses->text - length, format, args);
+}
+
+static void clauses_add(struct clauses *clauses, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  add_words(clauses, format, args);
   va_end(args);
+}
+
+static void clauses_add_fault(struct clauses *clauses, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  add_words(clauses, format, args);
+  va_end(args);
+  clauses->has_fault = true;
 }

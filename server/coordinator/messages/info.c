@@ -183,6 +183,8 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
   info->message = run->message;
   if (run->is_stop_awaited && run->state != WEIR__RUN_STATE__FAILED)
     info->message = "waiting for the store to keep that the run has stopped";
+  else
+    info->tells_fault = info->state == WEIR__RUN_STATE__RUNNING && run->tells_fault;
   info->bad_input = run->is_bad_input;
   info->diverged = run->has_diverged;
   info->step = run->step;

@@ -141,7 +141,7 @@ static void add_info(const Weir__RunInfo *before, const Weir__RunInfo *info, str
   if (before && info->incarnation > before->incarnation)
     add_event(series, arena, info->step, "rollback")->message = (char *)message;
   else if (info->state == WEIR__RUN_STATE__RUNNING && *message && is_told)
-    add_event(series, arena, info->step, "fault")->message = (char *)message;
+    add_event(series, arena, info->step, info->tells_fault ? "fault" : "note")->message = (char *)message;
   if (is_other_state)
     add_event(series, arena, info->step, "state")->message = state_text(info->state, message, arena);
   if (info->view && info->workers > 0 && (!before || before->view != info->view))

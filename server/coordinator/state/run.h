@@ -103,6 +103,7 @@ struct run {
   bool is_stop_awaited;      /* it is over or paused, but not yet known so in the store: */
   Weir__RunState told_state; /* until then clients are told the state before */
   char *message;
+  bool tells_fault; /* its message, as long as it is RUNNING */
   bool is_bad_input;
   bool has_diverged; /* it failed because its training diverges */
   uint64_t incarnation;

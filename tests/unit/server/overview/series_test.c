@@ -158,6 +158,41 @@ static void what_happened_stands_beside_the_curves(void **state) {
   arena_fini(&arena);
 }
 
+/* A run that is to be paused says so; that is nothing that went wrong. */
+static void what_is_waited_for_is_a_note_and_what_went_wrong_a_fault(void **state) {
+  struct core_fixture *f = *state;
+  Weir__SeriesRequest request = WEIR__SERIES_REQUEST__INIT;
+  Weir__Unreached unreached = WEIR__UNREACHED__INIT;
+  char *missed[] = {"server-2"};
+  struct arena arena;
+  Weir__Series series;
+  int n_faults;
+  core_run_start(f, 2);
+  reports_steps(f, S1, RUN, 0, 5);
+  unreached.run = RUN;
+  unreached.incarnation = f->incarnation;
+  unreached.servers = missed;
+  unreached.n_servers = 1;
+  unreached.message = "connection refused";
+  member_says(f, W1, WEIR__MEMBER_MESSAGE__BODY_UNREACHED, &unreached);
+  time_passes(f, 100);
+  arena_init(&arena);
+  series = ask(f, &arena, &request);
+  assert_int_equal(count_events(&series, "note"), 0);
+  assert_true(count_events(&series, "fault") > 0);
+  unreached.n_servers = 0;
+  member_says(f, W1, WEIR__MEMBER_MESSAGE__BODY_UNREACHED, &unreached);
+  time_passes(f, 100);
+  series = ask(f, &arena, &request);
+  n_faults = count_events(&series, "fault");
+  user_pauses(f, RUN);
+  time_passes(f, 100);
+  series = ask(f, &arena, &request);
+  assert_true(count_events(&series, "note") > 0);
+  assert_int_equal(count_events(&series, "fault"), n_faults);
+  arena_fini(&arena);
+}
+
 /* Events without end: the newest are told. */
 static void of_many_events_the_newest_are_told(void **state) {
   struct core_fixture *f = *state;
@@ -179,9 +214,13 @@ static void of_many_events_the_newest_are_told(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, core_setup, core_teardown)
   const struct CMUnitTest tests[] = {
-      TEST(a_short_run_has_a_point_for_each_step),     TEST(a_long_run_has_as_many_points_as_are_wanted),
-      TEST(zooming_in_on_the_newest_steps_shows_each), TEST(what_makes_no_sense_is_refused),
-      TEST(what_happened_stands_beside_the_curves),    TEST(of_many_events_the_newest_are_told),
+      TEST(a_short_run_has_a_point_for_each_step),
+      TEST(a_long_run_has_as_many_points_as_are_wanted),
+      TEST(zooming_in_on_the_newest_steps_shows_each),
+      TEST(what_makes_no_sense_is_refused),
+      TEST(what_happened_stands_beside_the_curves),
+      TEST(what_is_waited_for_is_a_note_and_what_went_wrong_a_fault),
+      TEST(of_many_events_the_newest_are_told),
   };
   log_set_level(LOG_ERROR);
   return cmocka_run_group_tests(tests, NULL, NULL);

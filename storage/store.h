@@ -16,7 +16,7 @@
 
 struct store;
 
-enum { STORE_KEY_SIZE = 65, STORE_PARTS_MAX = 2, STORE_BATCH_MAX = 64, STORE_GUARDS_MAX = 4 };
+enum { STORE_KEY_SIZE = 65, STORE_PARTS_MAX = 18, STORE_BATCH_MAX = 64, STORE_GUARDS_MAX = 4 };
 
 /* A block to write: its content in parts, one after the other. */
 struct store_block {

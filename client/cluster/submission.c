@@ -6,6 +6,7 @@
 
 #include "client/cluster/model_hint.h"
 #include "client/cluster/stop.h"
+#include "client/terminal/mode_text.h"
 #include "client/terminal/output.h"
 #include "common/settle/spec_settle.h"
 #include "model/model.h"
@@ -62,8 +63,10 @@ int submission_load(struct submission *submission, const struct spec_source *sou
       spec_blame(source, err);
     else
       err_prefix(err, "%s", submission->model_path);
-  } else
+  } else {
     output_lost(stderr, "weir: note: ", model->train);
+    mode_print_note(stderr, "weir: note: ", submission->spec);
+  }
 out:
   model_cuts_fini(&cuts);
   model_close(model);

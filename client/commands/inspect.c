@@ -6,6 +6,7 @@
 #include "client/cluster/submission.h"
 #include "client/command.h"
 #include "client/terminal/inspection.h"
+#include "client/terminal/mode_text.h"
 #include "client/terminal/output.h"
 #include "common/agree/spec.h"
 #include "model/graph/graph.h"
@@ -111,6 +112,7 @@ static void print_totals(const struct inspection *inspection) {
     printf("computation    %s, %s; collective %s\n", inspection->spec->train->precision,
            inspection->spec->train->deterministic ? "deterministic" : "not deterministic",
            inspection->spec->train->collective);
+  mode_print(stdout, "mode           ", inspection->spec, model->param_elems);
   if (inspection->n_batch_norms)
     printf("batch norm     %d of %d train (model.batch_norm: %s)\n", inspection->n_training_batch_norms,
            inspection->n_batch_norms, inspection->spec ? inspection->spec->model->batch_norm : "auto");

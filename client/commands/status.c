@@ -5,6 +5,7 @@
 
 #include "client/cluster/connect.h"
 #include "client/command.h"
+#include "client/terminal/mode_text.h"
 #include "client/terminal/output.h"
 #include "client/terminal/stages_table.h"
 #include "common/base/clock.h"
@@ -119,6 +120,7 @@ static void status_print_cluster(const Weir__RunInfo *info) {
   printf("workers      %u with %u executors\n", info->workers, info->executors);
   printf("model        %s parameters in %u blocks\n", output_count((double)info->parameters, text),
          info->blocks);
+  mode_print(stdout, "mode         ", info->spec, info->parameters);
   printf("view         %" PRIu64 "\n", info->view);
   printf("incarnation  %" PRIu64 "\n", info->incarnation);
   if (info->insecure)

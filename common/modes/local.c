@@ -80,6 +80,7 @@ static int local_check(const Weir__RunSpec *spec, struct err *err) {
 }
 
 const struct mode_def mode_local = {.name = "local",
+                                    .option = "local",
                                     .check = local_check,
                                     .version = sync_version,
                                     .arrive = sync_arrive,

@@ -54,3 +54,12 @@ uint64_t mode_reply(const struct mode *mode, uint64_t step) {
 bool mode_brings_version(const struct mode *mode, uint64_t step) {
   return mode_reply(mode, step) > mode_version(mode, step);
 }
+
+uint64_t mode_before(const struct mode *mode, uint64_t version) {
+  return version - mode_oldest(mode, version);
+}
+
+const char *mode_note(const Weir__RunSpec *spec) {
+  struct mode mode = mode_of(spec);
+  return mode.def->note ? mode.def->note(mode.train) : NULL;
+}

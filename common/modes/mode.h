@@ -13,6 +13,10 @@
 #include "common/base/err.h"
 #include "spec.pb-c.h"
 
+/* Of so many versions before it a version has the weights with it, at most (mode_before). ROUNDS: of the
+   bounds'. */
+enum { MODE_BEFORE_MAX = 16, MODE_ROUNDS_MAX = MODE_BEFORE_MAX + 1 };
+
 /* What a part does to its block. */
 enum mode_arrival {
   MODE_PART_IS_LATE,  /* nothing: the update of its step was made, so it is covered */
@@ -38,8 +42,10 @@ struct mode_bounds {
 
 struct mode_def {
   const char *name;
+  const char *option; /* the field of TrainSpec that no other mode has; NULL: there is none */
 
-  /* The mode's own options. Errors: INVALID naming the key by its path. May be NULL. */
+  /* The mode's own option, and what it cannot be together with. Errors: INVALID naming the key by its path.
+     May be NULL. */
   int (*check)(const Weir__RunSpec *spec, struct err *err);
 
   /* Whose version a worker computes the step's gradients from. It hands them over once it has all of that
@@ -59,6 +65,8 @@ struct mode_def {
      NULL: one. A step then is the update of the version of its number. */
   uint64_t (*stride)(const Weir__TrainSpec *train);
   struct mode_bounds (*bounds)(const Weir__TrainSpec *train);
+  /* What its user ought to know, in a sentence; NULL: nothing. May be NULL. */
+  const char *(*note)(const Weir__TrainSpec *train);
 };
 
 /* The mode of a run, and what it goes by. */
@@ -68,8 +76,12 @@ struct mode {
   uint64_t last;                /* the run's last version; 0: not known yet */
 };
 
-/* The name is known and the mode accepts the spec. Errors: INVALID, for an unknown name with those known. */
+/* The name is known, the mode accepts the spec, and the spec has no other mode's option. Errors: INVALID, for
+   an unknown name with those known. */
 int mode_check(const Weir__RunSpec *spec, struct err *err);
+
+/* Of a spec that was checked: what its user ought to know of the mode, in a sentence; NULL: nothing. */
+const char *mode_note(const Weir__RunSpec *spec);
 
 struct mode mode_of(const Weir__RunSpec *spec); /* of a spec that was checked */
 
@@ -92,6 +104,11 @@ bool mode_makes(const struct mode *mode, uint64_t version);
 uint64_t mode_reply(const struct mode *mode, uint64_t step);
 /* Whether that is another version than the worker has: else the worker begins the next step without it. */
 bool mode_brings_version(const struct mode *mode, uint64_t step);
+
+/* Of so many versions before it, one after another, the weights are kept with a version that is complete
+   everywhere, where a run stands at it and in a checkpoint: what steps from it on may be computed from. At
+   most MODE_BEFORE_MAX. */
+uint64_t mode_before(const struct mode *mode, uint64_t version);
 
 const struct mode_def *mode_at(int index); /* in the table's order; NULL past the last */
 

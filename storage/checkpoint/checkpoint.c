@@ -8,6 +8,7 @@
 #include "common/agree/spec.h"
 #include "common/base/message.h"
 #include "common/base/unpack.h"
+#include "common/modes/mode.h"
 #include "storage/checkpoint/checkpoint_parts.h"
 
 enum { RUN_ID_MAX = 64, KEY_LENGTH = 64, STEP_DIGITS = 20, MATCHES_SHOWN = 5 };
@@ -120,6 +121,8 @@ static int manifest_check(const Weir__Manifest *manifest, const char *name, stru
     return record_damaged(name, err, "it names no model");
   if (*manifest->weights_sha256 && !checkpoint_is_key(manifest->weights_sha256))
     return record_damaged(name, err, "its weights_sha256 is none");
+  if (manifest->versions_before > MODE_BEFORE_MAX || manifest->versions_before > manifest->step)
+    return record_damaged(name, err, "it has more versions before its own than there can be");
   if (manifest->n_blocks == 0)
     return record_damaged(name, err, "it has no blocks");
   for (size_t i = 0; i < manifest->n_blocks; i++)

@@ -301,22 +301,23 @@ static int read_batch(const struct reading *reading, size_t begin, size_t end, s
   return rc;
 }
 
-/* A block is weights, then what its optimizer keeps, then the average where there is one. Without a model
-   only its size is looked at. */
+/* A block is weights, then what its optimizer keeps, then the average where there is one, then weights of the
+   versions before it. Without a model only its size is looked at. */
 static int take_block(const struct reading *reading, size_t index, const void *data, size_t size,
                       struct err *err) {
   const Weir__WrittenBlock *written = reading->manifest->blocks[index];
   const struct block *block = reading->model ? &reading->model->blocks[index] : NULL;
   bool is_state = block && block->kind == BLOCK_STATISTICS;
   size_t weights_bytes = block ? block->elems * sizeof(float) : sizeof(float), begin = 0;
+  size_t n_before = reading->manifest->versions_before;
   if (size != written->bytes)
     return err_set(err, ERR_CORRUPT, "block %zu of the checkpoint has %zu bytes, not the %" PRIu64 " written",
                    index, size, written->bytes);
-  if (size < weights_bytes || size % sizeof(float))
+  if (size / weights_bytes <= n_before || size % sizeof(float))
     return err_set(err, ERR_CORRUPT, "block %zu of the checkpoint has %zu bytes, its weights %zu", index,
                    size, weights_bytes);
   if (reading->is_average && !is_state) {
-    begin = size - weights_bytes;
+    begin = size - (n_before + 1) * weights_bytes;
     if (begin < weights_bytes)
       return err_set(err, ERR_CORRUPT, "block %zu of the checkpoint holds no average", index);
   }

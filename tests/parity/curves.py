@@ -70,6 +70,10 @@ CURVES = {
     "local-adamw": local(4, 5, {"name": "adamw", "lr": 0.003, "weight_decay": 0.1}, clip_norm=0.5,
                          outer={"lr": 0.5, "momentum": 0.8, "nesterov": False}),
     "local-alone": local(1, 7, {"name": "sgd", "lr": 0.1, "groups": [{"params": ["head.*"], "lr": 0.02}]}),
+    "sgd-ssp-1": curve({"name": "sgd", "lr": 0.05, "momentum": 0.9, "weight_decay": 0.01}, mode="ssp", staleness=1),
+    "sgd-ssp-4": curve({"name": "sgd", "lr": 0.05}, {"name": "cosine", "warmup_steps": 5}, mode="ssp", staleness=4,
+                       clip_norm=0.5, average={"decay": 0.9}),
+    "adamw-ssp-2": curve({"name": "adamw", "lr": 0.001, "weight_decay": 0.1}, mode="ssp", staleness=2),
 }
 
 
@@ -78,6 +82,26 @@ def clip(network, case):
         torch.nn.utils.clip_grad_value_(network.parameters(), case["clip_value"])
     if "clip_norm" in case:
         torch.nn.utils.clip_grad_norm_(network.parameters(), case["clip_norm"])
+
+
+class Delayed:
+    """Gradients that are taken at the weights of so many steps before, and applied to those of now."""
+
+    def __init__(self, network, staleness):
+        self.parameters, self.staleness, self.versions = list(network.parameters()), staleness, []
+
+    @torch.no_grad()
+    def set(self, version):
+        for parameter, values in zip(self.parameters, version):
+            parameter.copy_(values)
+
+    def backward(self, loss_of):
+        self.versions = [*self.versions, [parameter.detach().clone() for parameter in self.parameters]][-self.staleness - 1:]
+        self.set(self.versions[0])  # of the first steps that is version 0
+        loss = loss_of()
+        loss.backward()
+        self.set(self.versions[-1])
+        return loss
 
 
 def make_optimizer(network, case):
@@ -94,10 +118,9 @@ def set_step(optimizer, case, bases, step):
         schedules.set_momentum(group, momenta[step])
 
 
-def take_step(network, optimizer, case, images, labels):
-    loss = torch.nn.functional.cross_entropy(network(images), labels)
+def take_step(network, optimizer, case, images, labels, delayed=None):
     optimizer.zero_grad()
-    loss.backward()
+    loss = (delayed or Delayed(network, 0)).backward(lambda: torch.nn.functional.cross_entropy(network(images), labels))
     clip(network, case)
     optimizer.step()
     return loss.item()
@@ -110,10 +133,11 @@ def train(weir, case):
     losses = train_locally(network, case, images, labels) if "local" in case else []
     optimizer = make_optimizer(network, case)
     bases = [group["lr"] for group in optimizer.param_groups]
+    delayed = Delayed(network, case.get("staleness", 0))
     for step in range(len(losses), STEPS):
         batch = slice(step * BATCH, (step + 1) * BATCH)
         set_step(optimizer, case, bases, step)
-        losses.append(take_step(network, optimizer, case, images[batch], labels[batch]))
+        losses.append(take_step(network, optimizer, case, images[batch], labels[batch], delayed))
         groups.average_step(averaged, network, step + 1, case.get("average", {}))
     average = {AVERAGED: averaged.module.named[AVERAGED].tolist()} if "average" in case else {}
     rates = schedules.rates(case["schedule"], case["optimizer"]["lr"], STEPS)

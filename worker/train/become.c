@@ -52,10 +52,9 @@ static void forget_locked(struct run *run, const Weir__LoadRun *load, const stru
   run->loaded.plan = *plan;
   message_free(run->load);
   message_free(run->applied);
-  message_free(run->reissue);
+  reissues_clear(&run->reissues);
   run->load = message_copy(load);
   run->applied = NULL;
-  run->reissue = NULL;
   run->incarnation = load->incarnation;
   run->share = run->newest_share = (struct share){0};
   run->group = run->newest_group = run->last_group = (struct group){0};

@@ -211,7 +211,7 @@ static bool run_end(struct run *run, struct kept_data **kept) {
   model_fetch_fini(&run->fetch);
   message_free(run->newest);
   message_free(run->applied);
-  message_free(run->reissue);
+  reissues_clear(&run->reissues);
   message_free(run->load);
   free(run);
   return true;

@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "common/modes/mode.h"
 #include "server/coordinator/messages/info.h"
 #include "server/coordinator/state/action.h"
 #include "server/coordinator/state/event_log.h"
@@ -23,6 +24,7 @@ void coordinator_commit(struct coordinator *coordinator, const struct run *run) 
   struct arena *arena = &coordinator->actions->arena;
   struct coordinator_action *action = coordinator_act(coordinator, ACTION_COMMIT);
   Weir__Manifest *manifest = arena_new(arena, sizeof *manifest);
+  struct mode mode = mode_of(run->spec);
   weir__manifest__init(manifest);
   manifest->run = run->id;
   manifest->tenant = run->tenant;
@@ -32,6 +34,7 @@ void coordinator_commit(struct coordinator *coordinator, const struct run *run) 
   manifest->incarnation = run->incarnation;
   manifest->term = coordinator->options.term;
   manifest->step = run->checkpointing.step;
+  manifest->versions_before = (uint32_t)mode_before(&mode, manifest->step);
   manifest->slots_step = run->origin.slots_step;
   manifest->written_bytes = run->checkpointing.written_bytes;
   tell_progress(run, manifest);

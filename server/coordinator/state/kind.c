@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/memory.h"
+#include "common/modes/mode.h"
 #include "server/coordinator/state/candidates.h"
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/run.h"
@@ -51,9 +52,12 @@ void coordinator_server_set_kind(struct run *run, const struct member *server) {
   run->is_save_due = true;
 }
 
+/* Foreign workers compute each step from the newest version. */
 bool coordinator_admits_foreign(const struct run *run) {
-  return !run->spec->train->deterministic && run->spec->workers->stages == 1 && !run->spec->train->local &&
-         !sweep_kind_of(run);
+  struct mode mode = mode_of(run->spec);
+  if (mode_bounds(&mode).rounds > 1 || run->spec->train->local)
+    return false;
+  return !run->spec->train->deterministic && run->spec->workers->stages == 1 && !sweep_kind_of(run);
 }
 
 char *coordinator_worker_mismatch(const struct run *run, const struct member *worker) {
@@ -61,7 +65,7 @@ char *coordinator_worker_mismatch(const struct run *run, const struct member *wo
   if (worker->is_foreign && !coordinator_admits_foreign(run))
     return mem_printf(
         "%s (%s) is another program than weir-worker: it may compute whole models alone, of runs with "
-        "train.deterministic false",
+        "train.deterministic false, whose gradients are not late",
         worker->id, worker->host);
   if (!sweep || !sweep->fingerprint || strcmp(worker->fingerprint, sweep->fingerprint) == 0)
     return NULL;

@@ -42,9 +42,10 @@ uint64_t room_of_blocks(const Weir__RunSpec *spec, const uint32_t *block_elems, 
   return room_of_weights(spec, weights);
 }
 
-/* The newest version alone. */
-static uint64_t room_of_held(const Weir__RunSpec *spec, uint64_t weights) {
-  return weights * sizeof(float) * (1 + kept_values(spec));
+/* The version that it is held at, and the weights of those before it that it needs to go on. */
+static uint64_t room_of_held(const struct run *run, uint64_t weights) {
+  struct mode mode = mode_of(run->spec);
+  return weights * sizeof(float) * (1 + mode_before(&mode, run->step) + kept_values(run->spec));
 }
 
 /* On one of n servers, which have whole blocks: it may have one more than its part. */
@@ -95,7 +96,7 @@ static uint64_t taken_by(const struct coordinator *coordinator, const struct run
   part = coordinator_run_server(run, server);
   if (!part)
     return 0;
-  return run->state == WEIR__RUN_STATE__HELD ? room_of_held(run->spec, part->bytes / sizeof(float))
+  return run->state == WEIR__RUN_STATE__HELD ? room_of_held(run, part->bytes / sizeof(float))
                                              : room_of_weights(run->spec, part->bytes / sizeof(float));
 }
 

@@ -186,15 +186,15 @@ static void buffer_drop(struct buffer **buffer) {
 }
 
 /* Segments are given back as a whole: what stays leaves them. */
-static void leave_segment(struct hosted_block *block) {
+static void leave_segment(struct buffer **buffer) {
   struct buffer *copy = NULL;
-  if (block->current->place && buffer_is_sole(block->current))
-    copy = buffer_new(block->current->size_bytes);
+  if (*buffer && (*buffer)->place && buffer_is_sole(*buffer))
+    copy = buffer_new((*buffer)->size_bytes);
   if (!copy)
     return;
-  memcpy(copy->data, block->current->data, copy->size_bytes);
-  buffer_put(block->current);
-  block->current = copy;
+  memcpy(copy->data, (*buffer)->data, copy->size_bytes);
+  buffer_put(*buffer);
+  *buffer = copy;
 }
 
 /* What the next version takes is asked for again before its update (hosted_block_reserve). */
@@ -206,7 +206,9 @@ void hosted_block_rest(struct hosted_block *block) {
   buffer_drop(&block->spare);
   buffer_drop(&block->next);
   buffer_drop(&block->next_slots);
-  leave_segment(block);
+  leave_segment(&block->current);
+  for (uint32_t i = 0; i < block->older.capacity; i++)
+    leave_segment(&block->older.buffers[i]);
 }
 
 void hosted_block_go_on(struct hosted_block *block) {
@@ -297,9 +299,15 @@ int hosted_block_reserve(struct hosted_block *block, struct err *err) {
   return 0;
 }
 
+/* No version before it has gone that a step from it on is computed from: each proof that came is of one that
+   this block has come to. */
 static void hosted_block_pin(struct hosted_block *block) {
-  snapshot_pin(block->snapshot, (uint32_t)(block - block->run->blocks), block->index, block->current,
-               block->slots);
+  uint64_t version = block->version;
+  struct block_content content =
+      hosted_block_lend(block, version, (uint32_t)mode_before(&block->run->mode, version));
+  CHECK(content.weights);
+  snapshot_pin(block->snapshot, (uint32_t)(block - block->run->blocks), block->index, &content);
+  block_content_put(&content);
 }
 
 void hosted_block_advance(struct hosted_block *block) {

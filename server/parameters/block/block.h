@@ -77,28 +77,30 @@ struct block_layout {
   bool has_average; /* behind them */
 };
 
-/* What a checkpoint holds of it: f32[elems] weights or state, then f32[slot_elems]; or as the layout says
-   (NULL: so). What that lacks begins as at version 0. Before any thread touches the block. Errors: CORRUPT
-   when the size is another; NO_MEMORY. */
-int hosted_block_restore(struct hosted_block *block, const struct block_layout *layout, const void *content,
-                         size_t size_bytes, struct err *err);
-
-/* What a block has in memory of a version, a reference to each. */
-struct block_content {
-  struct buffer *weights; /* or state; NULL: it has not the version */
-  struct buffer *slots;   /* with the average behind them; NULL where it keeps none, or none of the version */
+/* What a checkpoint holds of a block: f32[elems] weights or state, then f32[slot_elems], or as the layout
+   says (NULL: so), then f32[n_before, elems], weights or state of the versions before it, the oldest first.
+ */
+struct block_image {
+  const void *data;
+  size_t size_bytes;
+  const struct block_layout *layout;
+  uint32_t n_before;
 };
 
-/* References to what the block has of that version, for another block; nobody writes these buffers while
-   there is more than one reference. On the block's shard. */
-struct block_content hosted_block_lend(struct hosted_block *block, uint64_t version);
-void block_content_put(struct block_content *content);
+/* What the image lacks of slots and average begins as at version 0. Before any thread touches the block.
+   Errors: CORRUPT when the size is another, or it lacks a version that steps are to be computed from;
+   NO_MEMORY. */
+int hosted_block_restore(struct hosted_block *block, const struct block_image *image, struct err *err);
+
+/* References to what the block has of that version and of n_before before it, for another block. On the
+   block's shard. */
+struct block_content hosted_block_lend(struct hosted_block *block, uint64_t version, uint32_t n_before);
 
 /* In the place of hosted_block_restore: the block takes references of its own to what another block of the
-   same elements has of the version, laid out as the layout says of a checkpoint. Slots that it keeps
-   otherwise are its own, and what the other has of them is copied. False, after which nothing has changed:
-   the content lacks something, its sizes are others, or there is no memory. Before any thread touches the
-   block. */
+   same elements has of the version, and of the versions before it that this run needs, laid out as the layout
+   says of a checkpoint. Slots that it keeps otherwise are its own, and what the other has of them is copied.
+   False, after which nothing has changed: the content lacks something, its sizes are others, or there is no
+   memory. Before any thread touches the block. */
 bool hosted_block_adopt(struct hosted_block *block, const struct block_layout *layout,
                         const struct block_content *content);
 /* Its buffer of that version, NULL if it has none; the block's. On the block's shard. */

@@ -76,11 +76,43 @@ static int restore_laid_out(struct hosted_block *block, const struct block_layou
   return 0;
 }
 
-int hosted_block_restore(struct hosted_block *block, const struct block_layout *layout, const void *content,
-                         size_t size_bytes, struct err *err) {
+/* Of so many versions before the first one steps are computed. */
+static uint32_t n_needed(const struct hosted_block *block) {
+  const struct hosted_run *run = block->run;
+  return (uint32_t)mode_before(&run->mode, run->base_step);
+}
+
+/* The versions before it, as far as steps are computed from them. *rest_bytes: of what lies in front of them.
+ */
+static int restore_before(struct hosted_block *block, const struct block_image *image, size_t *rest_bytes,
+                          struct err *err) {
+  size_t each = weights_bytes(block);
+  uint32_t needed = n_needed(block);
+  const char *from;
+  if (image->n_before < needed || image->size_bytes / each < image->n_before)
+    return err_set(err, ERR_CORRUPT, "it has %zu bytes with %u versions before its own, and the run needs %u",
+                   image->size_bytes, image->n_before, needed);
+  *rest_bytes = image->size_bytes - image->n_before * each;
+  from = (const char *)image->data + image->size_bytes - needed * each;
+  older_clear(&block->older); /* it may be the second attempt */
+  for (uint32_t i = 0; i < needed; i++) {
+    struct buffer *buffer = buffer_new(each);
+    if (!buffer)
+      return hosted_block_no_memory(block, err);
+    memcpy(buffer->data, from + i * each, each);
+    older_add(&block->older, block->version - needed + i, buffer);
+  }
+  return 0;
+}
+
+int hosted_block_restore(struct hosted_block *block, const struct block_image *image, struct err *err) {
   size_t weights = weights_bytes(block), slots = block->slot_elems * sizeof(float);
-  if (layout && block->kind == BLOCK_PARAMETERS)
-    return restore_laid_out(block, layout, content, size_bytes, err);
+  size_t size_bytes = image->size_bytes;
+  const char *content = image->data;
+  if (restore_before(block, image, &size_bytes, err))
+    return err->code;
+  if (image->layout && block->kind == BLOCK_PARAMETERS)
+    return restore_laid_out(block, image->layout, content, size_bytes, err);
   if (size_bytes != weights + slots)
     return err_set(err, ERR_CORRUPT, "it has %zu bytes, but %u elements with %u values of slots are %zu",
                    size_bytes, block->elems, block->slot_elems, weights + slots);
@@ -88,27 +120,25 @@ int hosted_block_restore(struct hosted_block *block, const struct block_layout *
     return err->code;
   memcpy(block->current->data, content, weights);
   if (block->slots)
-    memcpy(block->slots->data, (const char *)content + weights, slots);
+    memcpy(block->slots->data, content + weights, slots);
   return 0;
 }
 
-struct block_content hosted_block_lend(struct hosted_block *block, uint64_t version) {
-  struct block_content content = {NULL, NULL};
+struct block_content hosted_block_lend(struct hosted_block *block, uint64_t version, uint32_t n_before) {
+  struct block_content content = {.weights = hosted_block_find(block, version)};
   struct err err;
-  struct buffer *weights = hosted_block_find(block, version);
   bool is_newest = version == block->version; /* slots are of that one alone */
-  if (!weights || (is_newest && hosted_block_reserve_slots(block, &err)))
-    return content;
-  content.weights = buffer_get(weights);
+  if (!content.weights || (is_newest && hosted_block_reserve_slots(block, &err)))
+    return (struct block_content){0};
   if (is_newest)
-    content.slots = block->slots ? buffer_get(block->slots) : NULL;
-  return content;
-}
-
-void block_content_put(struct block_content *content) {
-  buffer_put(content->weights);
-  buffer_put(content->slots);
-  *content = (struct block_content){NULL, NULL};
+    content.slots = block->slots;
+  for (; content.n_before < n_before; content.n_before++) {
+    struct buffer *before = hosted_block_find(block, version - n_before + content.n_before);
+    if (!before)
+      return (struct block_content){0};
+    content.before[content.n_before] = before;
+  }
+  return block_content_get(&content);
 }
 
 /* Refers to the weights; slots are the block's own. */
@@ -131,17 +161,30 @@ static bool adopt_laid_out(struct hosted_block *block, const struct block_layout
   return true;
 }
 
-bool hosted_block_adopt(struct hosted_block *block, const struct block_layout *layout,
-                        const struct block_content *content) {
+static void adopt_before(struct hosted_block *block, const struct block_content *content) {
+  uint32_t needed = n_needed(block), first = content->n_before - needed;
+  for (uint32_t i = 0; i < needed; i++)
+    older_add(&block->older, block->version - needed + i, buffer_get(content->before[first + i]));
+}
+
+static bool adopt_newest(struct hosted_block *block, const struct block_layout *layout,
+                         const struct block_content *content) {
   size_t slots = content->slots ? content->slots->size_bytes : 0;
-  CHECK(!block->current && !block->slots);
-  if (!content->weights || content->weights->size_bytes != weights_bytes(block))
-    return false;
   if (layout && block->kind == BLOCK_PARAMETERS)
     return adopt_laid_out(block, layout, content);
   if (slots != block->slot_elems * sizeof(float))
     return false;
   block->current = buffer_get(content->weights);
   block->slots = content->slots ? buffer_get(content->slots) : NULL;
+  return true;
+}
+
+bool hosted_block_adopt(struct hosted_block *block, const struct block_layout *layout,
+                        const struct block_content *content) {
+  CHECK(!block->current && !block->slots);
+  if (!content->weights || content->weights->size_bytes != weights_bytes(block) ||
+      content->n_before < n_needed(block) || !adopt_newest(block, layout, content))
+    return false;
+  adopt_before(block, content);
   return true;
 }

@@ -9,9 +9,16 @@ void older_init(struct older *older, uint32_t capacity) {
   *older = (struct older){.buffers = mem_new(capacity * sizeof(struct buffer *)), .capacity = capacity};
 }
 
-void older_fini(struct older *older) {
-  for (uint32_t i = 0; i < older->capacity; i++)
+void older_clear(struct older *older) {
+  for (uint32_t i = 0; i < older->capacity; i++) {
     buffer_put(older->buffers[i]);
+    older->buffers[i] = NULL;
+  }
+  older->n = 0;
+}
+
+void older_fini(struct older *older) {
+  older_clear(older);
   free(older->buffers);
   *older = (struct older){0};
 }

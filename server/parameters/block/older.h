@@ -14,6 +14,7 @@ struct older {
 
 void older_init(struct older *older, uint32_t capacity);
 void older_fini(struct older *older); /* safe on a zeroed one */
+void older_clear(struct older *older);
 
 /* The reference is the callee's. version: the newest until now. There is room: n < capacity. */
 void older_add(struct older *older, uint64_t version, struct buffer *buffer);

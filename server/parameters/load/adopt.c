@@ -13,6 +13,7 @@
 struct lending {
   struct hosted_run *run;
   uint64_t version;
+  uint32_t n_before;              /* versions before it */
   struct block_content *contents; /* [run->n_own] */
   sem_t answers;                  /* one of each shard */
 };
@@ -32,7 +33,8 @@ static uint32_t take(struct hosted_run *run, const struct block_layout *layout,
 
 uint32_t adopt_blocks(struct run_table *runs, struct hosted_run *run, const Weir__Manifest *manifest,
                       const Weir__ForkSource *from) {
-  struct lending lending = {.version = from->step};
+  struct lending lending = {.version = from->step,
+                            .n_before = (uint32_t)mode_before(&run->mode, run->base_step)};
   struct block_layout layout;
   bool is_otherwise;
   struct err err = ERR_NONE;
@@ -81,7 +83,7 @@ static void shard_lend(struct job *job) {
   struct lending *lending = own->lending;
   for (uint32_t b = 0; b < lending->run->n_own; b++)
     if (lending->run->blocks[b].queue == own->queue)
-      lending->contents[b] = hosted_block_lend(&lending->run->blocks[b], lending->version);
+      lending->contents[b] = hosted_block_lend(&lending->run->blocks[b], lending->version, lending->n_before);
   sem_post(&lending->answers);
 }
 

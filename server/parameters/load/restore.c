@@ -15,6 +15,7 @@ enum { BATCH_BYTES_MAX = 16 * 1024 * 1024, PAUSE_MS_FIRST = 50, PAUSE_MS_MAX = 2
 
 struct batch {
   const struct block_layout *layout;
+  uint32_t n_before; /* versions before its own, of which the checkpoint has the weights */
   struct hosted_block *blocks[STORE_BATCH_MAX];
   const char *keys[STORE_BATCH_MAX];
   int n;
@@ -91,8 +92,9 @@ static int batch_read(const struct restore *restore, const struct batch *batch, 
   if (code)
     return err->code;
   for (int i = 0; i < batch->n; i++) {
+    struct block_image image = {reads[i].data, reads[i].size, batch->layout, batch->n_before};
     if (!code)
-      code = hosted_block_restore(batch->blocks[i], batch->layout, reads[i].data, reads[i].size, err);
+      code = hosted_block_restore(batch->blocks[i], &image, err);
     free(reads[i].data);
   }
   return code;
@@ -101,8 +103,11 @@ static int batch_read(const struct restore *restore, const struct batch *batch, 
 /* One by one, to name the block that is missing or damaged. */
 static int batch_read_singly(const struct restore *restore, const struct batch *batch, struct err *err) {
   for (int i = 0; i < batch->n; i++) {
-    struct batch single = {
-        .layout = batch->layout, .blocks = {batch->blocks[i]}, .keys = {batch->keys[i]}, .n = 1};
+    struct batch single = {.layout = batch->layout,
+                           .n_before = batch->n_before,
+                           .blocks = {batch->blocks[i]},
+                           .keys = {batch->keys[i]},
+                           .n = 1};
     if (batch_read(restore, &single, err))
       return err_prefix(err, "block %u, key %s", batch->blocks[i]->index, batch->keys[i]);
   }
@@ -145,7 +150,7 @@ int restore_blocks(const struct restore *restore, struct hosted_run *run, const 
     return err_set(err, ERR_CORRUPT, "the checkpoint has %zu blocks, the model %u", manifest->n_blocks,
                    run->n_blocks);
   while (at < run->n_own && !code) {
-    struct batch batch = {.layout = is_otherwise ? &layout : NULL};
+    struct batch batch = {.layout = is_otherwise ? &layout : NULL, .n_before = manifest->versions_before};
     uint64_t bytes = 0;
     for (; at < run->n_own && batch.n < STORE_BATCH_MAX && bytes < BATCH_BYTES_MAX; at++) {
       if (is_adopted(&run->blocks[at]))

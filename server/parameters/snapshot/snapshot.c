@@ -14,10 +14,12 @@
 /* WRITERS: one hashes while the other waits for the store. WRITER_NICE: a busy machine trains first, and a
    writer still gets a tenth of a core. */
 enum { ANSWER_BLOCKS_MAX = 4096, WRITERS = 2, WRITER_NICE = 10 };
+_Static_assert(STORE_PARTS_MAX >= 2 + MODE_BEFORE_MAX,
+               "a content's buffers are parts of a block of the store");
 
 struct pin {
   uint32_t place;
-  struct buffer *weights, *slots;
+  struct block_content content;
 };
 
 struct snapshot {
@@ -137,8 +139,8 @@ static bool snapshot_is_due_locked(const struct snapshot *snapshot) {
   return snapshot->n_pinned - snapshot->n_taken >= (left < STORE_BATCH_MAX ? left : STORE_BATCH_MAX);
 }
 
-void snapshot_pin(struct snapshot *snapshot, uint32_t place, uint32_t block, struct buffer *weights,
-                  struct buffer *slots) {
+void snapshot_pin(struct snapshot *snapshot, uint32_t place, uint32_t block,
+                  const struct block_content *content) {
   struct snapshot_writer *writer = snapshot->writer;
   uint64_t begin_ns = clock_now_ns();
   pthread_mutex_lock(&writer->lock);
@@ -147,8 +149,8 @@ void snapshot_pin(struct snapshot *snapshot, uint32_t place, uint32_t block, str
     if (snapshot->n_pinned == 0)
       snapshot->begin_ns = begin_ns;
     snapshot->written[place].block = block;
-    snapshot->pins[snapshot->n_pinned++] = (struct pin){
-        .place = place, .weights = buffer_get(weights), .slots = slots ? buffer_get(slots) : NULL};
+    snapshot->pins[snapshot->n_pinned++] =
+        (struct pin){.place = place, .content = block_content_get(content)};
     if (snapshot_is_due_locked(snapshot))
       pthread_cond_signal(&writer->changed);
   }
@@ -177,10 +179,8 @@ static bool snapshot_end_locked(struct snapshot *snapshot) {
 
 /* Of one that is over: no lock is needed, and shards shall not wait while memory is freed. */
 static void snapshot_release(struct snapshot *snapshot) {
-  for (uint32_t p = snapshot->n_taken; p < snapshot->n_pinned; p++) {
-    buffer_put(snapshot->pins[p].weights);
-    buffer_put(snapshot->pins[p].slots);
-  }
+  for (uint32_t p = snapshot->n_taken; p < snapshot->n_pinned; p++)
+    block_content_put(&snapshot->pins[p].content);
   snapshot_put(snapshot);
 }
 
@@ -251,27 +251,32 @@ static uint32_t writer_take_batch_locked(struct snapshot_writer *writer, struct 
   return n;
 }
 
-static size_t part_set(struct iovec *part, const struct buffer *buffer) {
-  *part = (struct iovec){buffer->data, buffer->size_bytes};
+static uint64_t part_add(struct store_block *block, const struct buffer *buffer) {
+  block->parts[block->n_parts++] = (struct iovec){buffer->data, buffer->size_bytes};
   return buffer->size_bytes;
 }
 
+/* As it lies in the store; returns its size. */
+static uint64_t lay_out(struct store_block *block, const struct block_content *content) {
+  uint64_t bytes = part_add(block, content->weights);
+  if (content->slots)
+    bytes += part_add(block, content->slots);
+  for (uint32_t i = 0; i < content->n_before; i++)
+    bytes += part_add(block, content->before[i]);
+  return bytes;
+}
+
 /* Where the bytes lie is where the store reads them. Nobody else touches these places of `written`. */
-static int snapshot_write_batch(struct snapshot *snapshot, const struct pin *batch, uint32_t n,
+static int snapshot_write_batch(struct snapshot *snapshot, struct pin *batch, uint32_t n,
                                 uint64_t *written_bytes, struct err *err) {
   struct store_block blocks[STORE_BATCH_MAX] = {0};
   int code;
-  for (uint32_t i = 0; i < n; i++) {
-    struct written *written = &snapshot->written[batch[i].place];
-    written->bytes = part_set(&blocks[i].parts[blocks[i].n_parts++], batch[i].weights);
-    if (batch[i].slots)
-      written->bytes += part_set(&blocks[i].parts[blocks[i].n_parts++], batch[i].slots);
-  }
+  for (uint32_t i = 0; i < n; i++)
+    snapshot->written[batch[i].place].bytes = lay_out(&blocks[i], &batch[i].content);
   code = n ? store_put_blocks(snapshot->writer->options.store, blocks, (int)n, written_bytes, err) : 0;
   for (uint32_t i = 0; i < n; i++) {
     memcpy(snapshot->written[batch[i].place].sha256, blocks[i].sha256, STORE_KEY_SIZE);
-    buffer_put(batch[i].weights);
-    buffer_put(batch[i].slots);
+    block_content_put(&batch[i].content);
   }
   return code;
 }

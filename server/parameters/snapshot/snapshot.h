@@ -11,7 +11,7 @@
 
 #include "cluster.pb-c.h"
 #include "common/base/err.h"
-#include "common/base/memory.h"
+#include "server/parameters/snapshot/content.h"
 #include "storage/store.h"
 
 struct snapshot;
@@ -38,10 +38,11 @@ struct snapshot *snapshot_get(struct snapshot *snapshot);
 void snapshot_put(struct snapshot *snapshot); /* NULL is ignored */
 
 uint64_t snapshot_step(const struct snapshot *snapshot);
-/* A block at that version, each once: its place among ours, its index in the model, its buffers (slots may be
-   NULL). Any thread, never blocks. Nothing happens when the snapshot is over. */
-void snapshot_pin(struct snapshot *snapshot, uint32_t place, uint32_t block, struct buffer *weights,
-                  struct buffer *slots);
+/* A block at that version, each once: its place among ours, its index in the model, its content, of which the
+   snapshot takes references of its own. Any thread, never blocks. Nothing happens when the snapshot is over.
+ */
+void snapshot_pin(struct snapshot *snapshot, uint32_t place, uint32_t block,
+                  const struct block_content *content);
 void snapshot_add_stall(struct snapshot *snapshot, uint64_t ns); /* what it took from a shard */
 
 /* Each ends a snapshot and lets go of what is pinned, if it is not over: */

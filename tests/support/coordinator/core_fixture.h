@@ -81,6 +81,7 @@ struct core_fixture {
   const char *holder;                      /* of certificates of those that join; NULL: there is no TLS */
   bool evaluates;                     /* runs submitted have data to evaluate, of which workers find some */
   bool admits_any;                    /* runs submitted have deterministic: false */
+  uint32_t staleness;                 /* of runs, in mode ssp; 0: in mode sync */
   bool is_store_away;                 /* saves that are waited for are not answered */
   uint64_t incarnation;               /* in what members say */
   const char *collective;             /* of runs submitted; NULL: none */

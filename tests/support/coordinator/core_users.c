@@ -25,6 +25,12 @@ static void set_workers(const struct core_fixture *f, Weir__WorkersSpec *workers
   workers->n_require = f->required.n;
 }
 
+static void set_mode(const struct core_fixture *f, Weir__TrainSpec *train) {
+  train->mode = f->staleness > 0 ? "ssp" : "sync";
+  train->has_staleness = f->staleness > 0;
+  train->staleness = f->staleness;
+}
+
 static void set_ends(struct core_fixture *f, Weir__TrainSpec *train) {
   train->has_hold = f->hold > 0;
   train->hold = f->hold;
@@ -80,6 +86,7 @@ void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t
   submission.weights_sha256 = f->trains_nothing ? FIXTURE_SHA256 : NULL;
   train.has_deterministic = f->admits_any;
   train.deterministic = !f->admits_any;
+  set_mode(f, &train);
   if (f->collective)
     train.collective = (char *)f->collective;
   train.batch = BATCH;

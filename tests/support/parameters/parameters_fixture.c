@@ -81,6 +81,13 @@ const Weir__LoadRun *make_order(uint64_t incarnation, size_t servers) {
   return &order.load;
 }
 
+void order_lag(const Weir__LoadRun *order, uint32_t staleness) {
+  Weir__TrainSpec *train = order->spec->train;
+  train->mode = (char *)"ssp";
+  train->has_staleness = true;
+  train->staleness = staleness;
+}
+
 int make_run(struct parameters_fixture *f, const Weir__LoadRun *order, const char *own_id,
              struct hosted_run **run, struct err *err) {
   struct run_setup setup = {.order = order,

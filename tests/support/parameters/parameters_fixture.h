@@ -63,6 +63,9 @@ void make_model(void **bytes, size_t *size_bytes);
 /* The order to load the run, on as many servers, at version 0. It lives until the next call. */
 const Weir__LoadRun *make_order(uint64_t incarnation, size_t servers);
 
+/* The order's run is of mode ssp, with that staleness. */
+void order_lag(const Weir__LoadRun *order, uint32_t staleness);
+
 /* Makes the run of the order as the server `own_id` sees it, outside of the server's table; the reference
    is the caller's (hosted_run_put). Returns the error of hosted_run_new(). */
 int make_run(struct parameters_fixture *f, const Weir__LoadRun *order, const char *own_id,

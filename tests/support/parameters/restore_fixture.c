@@ -15,7 +15,13 @@
 #include "tests/support/parameters/parameters_calls.h"
 
 char *commit_version(struct store *store, const Weir__BlocksWritten *written, const char *model_sha256) {
-  const Weir__LoadRun *order = make_order(1, 1);
+  Weir__LoadRun order = *make_order(1, 1);
+  order.model_sha256 = (char *)model_sha256;
+  return commit_version_of(store, &order, written, 0);
+}
+
+char *commit_version_of(struct store *store, const Weir__LoadRun *order, const Weir__BlocksWritten *written,
+                        uint32_t versions_before) {
   Weir__Manifest manifest = WEIR__MANIFEST__INIT;
   char *name = checkpoint_name("unit-1", written->step);
   struct err err;
@@ -24,9 +30,10 @@ char *commit_version(struct store *store, const Weir__BlocksWritten *written, co
   manifest.run = (char *)"unit-1";
   manifest.spec = order->spec;
   manifest.plan = order->plan;
-  manifest.model_sha256 = (char *)model_sha256;
+  manifest.model_sha256 = order->model_sha256;
   manifest.incarnation = 1;
   manifest.step = written->step;
+  manifest.versions_before = versions_before;
   manifest.n_blocks = written->n_blocks;
   manifest.blocks = written->blocks;
   size = weir__manifest__get_packed_size(&manifest);

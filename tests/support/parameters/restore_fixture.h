@@ -10,6 +10,9 @@
 /* Writes the manifest of these blocks, as the coordinator does with the answer of a run's only server.
    Returns the record's name, freed by the caller. */
 char *commit_version(struct store *store, const Weir__BlocksWritten *written, const char *model_sha256);
+/* The same of a run of the order's spec and plan, whose blocks hold so many versions before their own. */
+char *commit_version_of(struct store *store, const Weir__LoadRun *order, const Weir__BlocksWritten *written,
+                        uint32_t versions_before);
 
 /* Version `version` of a run that pushed its way there, committed in f->snapshots' store. */
 struct restore_fixture {

@@ -68,7 +68,7 @@ void steps_fixture_free(struct fixture *f) {
   block_map_fini(&f->map);
   pthread_cond_destroy(&f->run.changed);
   pthread_mutex_destroy(&f->run.lock);
-  message_free(f->run.reissue);
+  reissues_clear(&f->run.reissues);
   free(f);
 }
 

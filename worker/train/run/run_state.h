@@ -16,6 +16,7 @@
 #include "worker/train/run/group.h"
 #include "worker/train/run/load.h"
 #include "worker/train/run/mates.h"
+#include "worker/train/run/reissues.h"
 #include "worker/train/run/run_options.h"
 #include "worker/train/transfer/transfers.h"
 
@@ -143,7 +144,7 @@ struct run {
   int setbacks;                     /* rejoins in a row without a new version; the pauses before them grow */
   int drops;                        /* those of them, in a row, because dropped_version was dropped */
   uint64_t dropped_version;
-  Weir__Reissue *reissue; /* ordered, for a version that is not here yet; NULL: nothing */
+  struct reissues reissues; /* ordered */
   struct totals totals;
   int n_under_way; /* tasks that have begun and not ended */
 

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "common/base/message.h"
 #include "worker/train/run/follow.h"
 
 static void steps_advance(struct run *run);
@@ -241,28 +240,32 @@ static bool is_at(const struct run *run, uint64_t step) {
          has_version(run, mode_version(&run->mode, step));
 }
 
-/* Takes in the order that was kept, if its step is here. */
-static void steps_obey(struct run *run) {
+/* Takes in an order that was kept. Its step is here. */
+static void step_obey(struct run *run, const Weir__Reissue *order) {
   const struct plan *plan = &run->loaded.plan;
-  Weir__Reissue *order = run->reissue;
-  struct step_tasks *tasks;
-  if (!order || order->incarnation != run->incarnation || !is_at(run, order->step))
-    return;
-  tasks = step_at(run, order->step);
+  struct step_tasks *tasks = step_at(run, order->step);
   extras_order(&tasks->extra_microbatches, order->microbatches, tasks->is_due ? order->n_microbatches : 0);
   extras_order(&tasks->extra_chunks, order->chunks, plan_evaluates(plan, tasks->step) ? order->n_chunks : 0);
   log_event(LOG_INFO, "worker", "reissue", "run=%s step=%llu", run->load->run,
             (unsigned long long)tasks->step);
-  message_free(order);
-  run->reissue = NULL;
   pthread_cond_broadcast(&run->changed);
+}
+
+/* Those of the steps that are here. */
+static void steps_obey(struct run *run) {
+  for (uint32_t i = 0; i < MODE_ROUNDS_MAX; i++) {
+    const Weir__Reissue *order = run->reissues.orders[i];
+    if (!order || order->incarnation != run->incarnation || !is_at(run, order->step))
+      continue;
+    step_obey(run, order);
+    reissues_drop(&run->reissues, i);
+  }
 }
 
 void steps_reissue(struct run *run, const Weir__Reissue *order) {
   if (run->edges) /* a task takes the whole team */
     return;
-  message_free(run->reissue);
-  run->reissue = message_copy(order);
+  reissues_keep(&run->reissues, order);
   if (run->is_loaded)
     steps_obey(run);
 }
@@ -348,18 +351,19 @@ static void work_set(struct run *run, struct work *work, uint64_t step) {
   work->set->readers++;
 }
 
-/* Whether tasks of that kind can be computed: what they read is here, or fills, and of replicas there is none
-   under way. */
-static bool is_readable(const struct run *run, uint64_t step, enum work_kind kind) {
+/* Whether tasks of that kind can be computed: what they read is here or, with is_ahead, fills, and of
+   replicas there is none under way. */
+static bool is_readable(const struct run *run, uint64_t step, enum work_kind kind, bool is_ahead) {
+  uint64_t version = steps_version(run, step, kind);
   if (kind == WORK_MICROBATCH && run->is_replicating)
     return false;
-  return weights_find(run->weights, steps_version(run, step, kind)) != NULL;
+  return weights_find(run->weights, version) && (is_ahead || has_version(run, version));
 }
 
-static bool step_tasks_begin(struct run *run, struct step_tasks *tasks, struct work *work) {
-  if (is_readable(run, tasks->step, WORK_CHUNK) && tasks_begin(&tasks->chunks, &work->index))
+static bool step_tasks_begin(struct run *run, struct step_tasks *tasks, bool is_ahead, struct work *work) {
+  if (is_readable(run, tasks->step, WORK_CHUNK, is_ahead) && tasks_begin(&tasks->chunks, &work->index))
     work->kind = WORK_CHUNK;
-  else if (is_readable(run, tasks->step, WORK_MICROBATCH) && tasks->step < run->loaded.plan.steps &&
+  else if (is_readable(run, tasks->step, WORK_MICROBATCH, is_ahead) && tasks->step < run->loaded.plan.steps &&
            tasks_begin(&tasks->microbatches, &work->index))
     work->kind = WORK_MICROBATCH;
   else
@@ -399,19 +403,25 @@ bool steps_are_owed(const struct run *run) {
   return false;
 }
 
+static bool any_begin(struct run *run, bool is_ahead, struct work *work) {
+  for (uint64_t step = steps_lowest(run); step < steps_end_of(run); step = mode_next(&run->mode, step))
+    if (step_tasks_begin(run, step_at(run, step), is_ahead, work))
+      return true;
+  return false;
+}
+
+/* What need not wait for weights comes first: they may be waiting for its parts. */
 bool steps_begin(struct run *run, const struct weights_set *beside, struct work *work) {
   if (run->phase != RUN_WORKING || (beside && (beside == run->weights->current) != steps_are_owed(run)))
     return false;
   if (extra_begin(run, work))
     return true;
   work->is_extra = false;
-  for (uint64_t step = steps_lowest(run); step < steps_end_of(run); step = mode_next(&run->mode, step))
-    if (step_tasks_begin(run, step_at(run, step), work)) {
-      work->is_for_device = work->kind == WORK_MICROBATCH && (has_sibling_here(run, work->index) ||
-                                                              (run->outlet && run->outlet->is_on_device));
-      return true;
-    }
-  return false;
+  if (!any_begin(run, false, work) && !any_begin(run, true, work))
+    return false;
+  work->is_for_device = work->kind == WORK_MICROBATCH &&
+                        (has_sibling_here(run, work->index) || (run->outlet && run->outlet->is_on_device));
+  return true;
 }
 
 struct step_tasks *steps_find(const struct run *run, uint64_t step) {
@@ -420,7 +430,7 @@ struct step_tasks *steps_find(const struct run *run, uint64_t step) {
 
 bool steps_begin_at(struct run *run, struct work *work) {
   struct step_tasks *tasks = steps_find(run, work->step);
-  if (!tasks || !is_readable(run, work->step, work->kind) ||
+  if (!tasks || !is_readable(run, work->step, work->kind, true) ||
       !tasks_begin_at(work->kind == WORK_CHUNK ? &tasks->chunks : &tasks->microbatches, work->index))
     return false;
   work->is_extra = work->is_for_device = false;

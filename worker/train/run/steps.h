@@ -58,7 +58,8 @@ bool steps_next_unsent(struct run *run, struct transfer_item *item);
 void steps_release(struct run *run, struct weights_set *set);
 
 /* An order to compute more of a step: of one that is not over, or of one that comes later. Copied; it
-   replaces the one before. What it says of another incarnation or of a step that is over is void. */
+   replaces the one before of that step. What it says of another incarnation or of a step that is over is
+   void. */
 void steps_reissue(struct run *run, const Weir__Reissue *order);
 
 /* Sums that this worker made of the node's microbatches, all of them finite, overflowed: computes each of

@@ -11,17 +11,21 @@
 #include "common/agree/spec.h"
 #include "common/modes/mode.h"
 
-enum { STEPS = 40, SETTLED = 20 }; /* SETTLED: a version that is far from the run's begin */
+enum { STEPS = 90, SETTLED = 45 }; /* SETTLED: a version that is far from the run's begin */
 
+/* Each row, with several values of its option. */
 static void for_each(void (*look)(const struct mode *mode)) {
-  Weir__TrainSpec train = WEIR__TRAIN_SPEC__INIT;
-  Weir__LocalSpec local = WEIR__LOCAL_SPEC__INIT;
-  local.inner_steps = 3;
-  train.local = &local;
-  for (int i = 0; mode_at(i); i++) {
-    struct mode mode = {.def = mode_at(i), .train = &train};
-    look(&mode);
-  }
+  static const uint32_t lags[] = {0, 1, 2, 4, MODE_BEFORE_MAX};
+  for (int i = 0; mode_at(i); i++)
+    for (size_t l = 0; l < sizeof lags / sizeof *lags; l++) {
+      Weir__TrainSpec train = WEIR__TRAIN_SPEC__INIT;
+      Weir__LocalSpec local = WEIR__LOCAL_SPEC__INIT;
+      struct mode mode = {.def = mode_at(i), .train = &train};
+      train.staleness = lags[l];
+      local.inner_steps = 3;
+      train.local = &local;
+      look(&mode);
+    }
 }
 
 /* The nth version. */
@@ -113,6 +117,21 @@ static void the_bounds_are_what_the_other_answers_come_to(void **state) {
   for_each(look_at_bounds);
 }
 
+/* A run that goes on from a version has what its steps are computed from, and no more. */
+static void look_at_before(const struct mode *mode) {
+  for (uint64_t version = 0; version < STEPS; version++) {
+    uint64_t before = mode_before(mode, version);
+    assert_true(before <= version && before <= MODE_BEFORE_MAX);
+    assert_int_equal(version - before, mode_version(mode, version));
+  }
+  assert_true(mode_bounds(mode).rounds <= MODE_ROUNDS_MAX);
+}
+
+static void a_version_is_kept_with_those_that_its_step_and_later_ones_are_computed_from(void **state) {
+  (void)state;
+  for_each(look_at_before);
+}
+
 static void look_at_boundaries(const struct mode *mode) {
   for (uint64_t version = 0; version < STEPS; version++) {
     uint64_t boundary = mode_boundary(mode, version);
@@ -176,6 +195,67 @@ static void synchronous_steps_are_computed_from_the_newest_version(void **state)
   assert_true(bounds.versions == 2 && bounds.rounds == 1 && bounds.sets == 2);
 }
 
+static const struct mode_def *row_of(const char *name) {
+  for (int i = 0; mode_at(i); i++)
+    if (strcmp(mode_at(i)->name, name) == 0)
+      return mode_at(i);
+  fail_msg("mode.def has no row %s", name);
+  return NULL;
+}
+
+static void a_lag_of_no_step_is_sync(void **state) {
+  Weir__TrainSpec train = WEIR__TRAIN_SPEC__INIT;
+  struct mode ssp = {.def = row_of("ssp"), .train = &train}, sync = {.def = row_of("sync"), .train = &train};
+  struct mode_bounds a = mode_bounds(&ssp), b = mode_bounds(&sync);
+  (void)state;
+  assert_true(a.versions == b.versions && a.rounds == b.rounds && a.sets == b.sets);
+  for (uint64_t step = 0; step < STEPS; step++) {
+    assert_int_equal(mode_version(&ssp, step), mode_version(&sync, step));
+    assert_int_equal(mode_oldest(&ssp, step), mode_oldest(&sync, step));
+    for (uint64_t version = 0; version < STEPS; version++) {
+      struct mode_part part = {.step = step, .version = version, .lowest = version};
+      assert_int_equal(mode_arrive(&ssp, &part), mode_arrive(&sync, &part));
+    }
+  }
+}
+
+static void ssp_computes_a_step_from_the_version_so_many_steps_before(void **state) {
+  Weir__TrainSpec train = WEIR__TRAIN_SPEC__INIT;
+  struct mode ssp = {.def = row_of("ssp"), .train = &train};
+  struct mode_bounds bounds;
+  (void)state;
+  train.staleness = 4;
+  bounds = mode_bounds(&ssp);
+  for (uint64_t step = 0; step < STEPS; step++)
+    assert_int_equal(mode_version(&ssp, step), step < 4 ? 0 : step - 4);
+  assert_true(bounds.versions == 10 && bounds.rounds == 5 && bounds.sets == 6);
+}
+
+/* The spec's mode and options, checked as a submission is. */
+static void expect(const char *mode, int staleness, const char *error) {
+  Weir__RunSpec spec = WEIR__RUN_SPEC__INIT;
+  Weir__TrainSpec train = WEIR__TRAIN_SPEC__INIT;
+  struct err err = ERR_NONE;
+  spec.train = &train;
+  train.mode = (char *)mode;
+  train.has_staleness = staleness >= 0;
+  train.staleness = staleness >= 0 ? (uint32_t)staleness : 0;
+  mode_check(&spec, &err);
+  assert_int_equal(err.code, *error ? ERR_INVALID : 0);
+  if (*error)
+    assert_string_equal(err.text, error);
+}
+
+static void options_are_those_of_the_mode(void **state) {
+  (void)state;
+  expect("sync", -1, "");
+  expect("ssp", 0, "");
+  expect("ssp", MODE_BEFORE_MAX, "");
+  expect("ssp", MODE_BEFORE_MAX + 1, "train.staleness: must be from 0 to 16");
+  expect("ssp", -1, "train.staleness: is missing: by how many steps are gradients late, from 0 to 16?");
+  expect("sync", 1, "train.staleness: is an option of train.mode ssp, and train.mode is sync");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_step_is_computed_from_a_version_no_newer_than_it_and_no_older_than_the_one_before),
@@ -183,10 +263,14 @@ int main(void) {
       cmocka_unit_test(a_call_is_answered_with_a_version_that_is_there_and_no_older_than_it_waits_for),
       cmocka_unit_test(no_version_goes_that_a_step_may_be_computed_from_again),
       cmocka_unit_test(the_bounds_are_what_the_other_answers_come_to),
+      cmocka_unit_test(a_version_is_kept_with_those_that_its_step_and_later_ones_are_computed_from),
       cmocka_unit_test(a_boundary_is_the_first_from_itself_on),
       cmocka_unit_test(versions_are_counted_as_they_are_made),
       cmocka_unit_test(of_local_steps_the_last_version_is_there_whatever_its_number),
       cmocka_unit_test(synchronous_steps_are_computed_from_the_newest_version),
+      cmocka_unit_test(a_lag_of_no_step_is_sync),
+      cmocka_unit_test(ssp_computes_a_step_from_the_version_so_many_steps_before),
+      cmocka_unit_test(options_are_those_of_the_mode),
   };
   return cmocka_run_group_tests_name("modes", tests, NULL, NULL);
 }

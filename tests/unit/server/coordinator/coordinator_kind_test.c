@@ -300,6 +300,18 @@ static void a_foreign_worker_gets_no_run_that_is_deterministic_or_in_stages(void
   assert_string_equal(f->told[W1].load, T1);
 }
 
+static void a_foreign_worker_gets_no_run_whose_gradients_are_late(void **state) {
+  struct core_fixture *f = *state;
+  server_joins(f, S1);
+  foreign_worker_joins(f, W1);
+  f->admits_any = true;
+  f->staleness = 1;
+  user_submits(f, RUN, 1, 0);
+  assert_string_equal(f->told[W1].load, "");
+  worker_joins(f, W2, 1);
+  assert_string_equal(f->told[W2].load, RUN);
+}
+
 static void a_foreign_worker_is_passed_over_for_one_that_suits(void **state) {
   struct core_fixture *f = *state;
   server_joins(f, S1);
@@ -349,6 +361,7 @@ int main(void) {
       TEST(trials_that_need_not_be_deterministic_take_any_kind),
       TEST(a_sweep_that_is_reopened_may_go_on_with_another_kind),
       TEST(a_foreign_worker_gets_no_run_that_is_deterministic_or_in_stages),
+      TEST(a_foreign_worker_gets_no_run_whose_gradients_are_late),
       TEST(a_foreign_worker_is_passed_over_for_one_that_suits),
       TEST(what_a_foreign_worker_does_not_know_others_say),
   };

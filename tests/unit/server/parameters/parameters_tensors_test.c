@@ -68,7 +68,11 @@ static void load_weights(struct parameters_fixture *f, const Weir__LoadRun *orde
     for (uint32_t i = 0; i < block->elems; i++)
       content[i] = first_weight(block_begin(block->index) + i);
     assert_int_equal(
-        hosted_block_restore(block, NULL, content, (block->elems + block->slot_elems) * sizeof(float), &err),
+        hosted_block_restore(
+            block,
+            &(struct block_image){.data = content,
+                                  .size_bytes = (block->elems + block->slot_elems) * sizeof(float)},
+            &err),
         0);
   }
   assert_int_equal(run_table_add(&f->runs, run, &err), 0);

@@ -306,7 +306,7 @@ static void an_answer_of_many_blocks_comes_in_several_messages(void **state) {
   order.run = (char *)"unit-9";
   snapshot = snapshot_start(f.writer, &order, MANY, MEMBERSHIP);
   for (uint32_t b = MANY; b-- > 0;)
-    snapshot_pin(snapshot, b, 2 * b, weights, NULL);
+    snapshot_pin(snapshot, b, 2 * b, &(struct block_content){.weights = weights});
   snapshot_put(snapshot);
   last = wait_answer(&f, 2);
   first = wait_answer(&f, 1);

@@ -207,6 +207,66 @@ static void extra_tasks_are_of_any_step_that_is_not_over(void **state) {
   expect_no_task(f);
 }
 
+/* A version that is evaluated waits for parts of steps whose weights are here. */
+static void what_need_not_wait_for_weights_comes_before_an_evaluation_that_does(void **state) {
+  struct fixture *f = *state;
+  struct plan *plan = &f->run.loaded.plan;
+  struct work work;
+  steps_fini(&f->run);
+  plan->eval_samples = plan->eval_chunks = 1;
+  plan->eval_every_steps = 1;
+  steps_init(&f->run, &f->run.mode);
+  f->run.share.chunks = (struct task_range){0, 1};
+  join(f, 0, first);
+  arrive(f, 0);
+  for (uint64_t step = 0; step <= LAG; step++)
+    compute(f, step, 0);
+  assert_true(steps_begin(&f->run, NULL, &work));
+  assert_int_equal(work.kind, WORK_CHUNK);
+  assert_int_equal(work.step, 1);
+  assert_false(steps_is_current(&f->run, &work));
+  arrive(f, 1);
+  assert_true(steps_is_current(&f->run, &work));
+  steps_end(&f->run, &work, true);
+}
+
+static void order_extra(struct fixture *f, uint64_t step, uint32_t microbatch) {
+  Weir__Reissue order = WEIR__REISSUE__INIT;
+  Weir__Range range = WEIR__RANGE__INIT, *ranges[] = {&range};
+  range.begin = microbatch;
+  range.end = microbatch + 1;
+  order.run = (char *)"test";
+  order.step = step;
+  order.microbatches = ranges;
+  order.n_microbatches = 1;
+  steps_reissue(&f->run, &order);
+}
+
+static void expect_extra(struct fixture *f, uint64_t step, uint32_t microbatch) {
+  struct work extra = begin(f, step, microbatch);
+  assert_true(extra.is_extra);
+  steps_end(&f->run, &extra, true);
+}
+
+static void orders_of_several_steps_are_kept_until_these_are_here(void **state) {
+  struct fixture *f = *state;
+  join(f, 0, (struct task_range){0, 0});
+  order_extra(f, LAG, 1);
+  order_extra(f, LAG + 1, 1);
+  order_extra(f, LAG + 2, 2);
+  order_extra(f, LAG + 2, 3); /* in the place of the one before */
+  expect_no_task(f);
+  arrive(f, 0);
+  expect_extra(f, LAG, 1);
+  expect_no_task(f);
+  arrive(f, 1);
+  expect_extra(f, LAG + 1, 1);
+  expect_no_task(f);
+  arrive(f, 2);
+  expect_extra(f, LAG + 2, 3);
+  expect_no_task(f);
+}
+
 int main(void) {
   float_setting_apply();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -219,6 +279,8 @@ int main(void) {
       TEST(a_held_run_has_the_versions_up_to_its_hold_and_goes_on),
       TEST(a_task_whose_step_is_over_ends_like_any),
       TEST(extra_tasks_are_of_any_step_that_is_not_over),
+      TEST(what_need_not_wait_for_weights_comes_before_an_evaluation_that_does),
+      TEST(orders_of_several_steps_are_kept_until_these_are_here),
   };
 #undef TEST
   log_set_level(LOG_ERROR);

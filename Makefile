@@ -178,9 +178,10 @@ build/torch/.done: tests/torch_requirements.txt $(PYTHON_FILES)
 	$(Q)mkdir -p build; [ -x build/torch/bin/pip ] || python3 -m venv build/torch; build/torch/bin/pip -q install -r $< && \
 	build/torch/bin/pip -q install --force-reinstall --no-deps ./examples/python && touch $@
 
-torch-check: deps-check ## the worker on PyTorch of examples/python beside ours (downloads PyTorch)
+torch-check: deps-check ## the workers on PyTorch of examples/python beside ours (downloads PyTorch)
 	@$(MAKE) --no-print-directory -j$$(nproc) all build/python/.done build/torch/.done
-	@WEIR_BUILD_DIR=$(B) python3 tests/integration/test_foreign.py test_a_worker_on_pytorch_trains_lenet_beside_ours
+	@WEIR_BUILD_DIR=$(B) python3 tests/integration/test_foreign.py test_a_worker_on_pytorch_trains_lenet_beside_ours \
+	  test_a_worker_that_reads_the_runs_onnx_file_computes_what_ours_do test_operators_that_a_worker_on_pytorch_does_not_compute_are_named
 
 build/parity/.done: tests/parity/requirements.txt
 	@echo "  VENV  build/parity"

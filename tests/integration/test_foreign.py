@@ -2,10 +2,11 @@
 import json
 import os
 import signal
+import subprocess
 
 from certificates import Authority
 from gate import Gate
-from harness import ROOT, Cluster, Folder, Process, Skip, done_event, main, newest_step, program, read_metrics, wait_for, weir
+from harness import PATIENCE, ROOT, Cluster, Folder, Process, Skip, done_event, main, newest_step, program, read_metrics, wait_for, weir
 from test_python import PYTHON
 from test_tls import DATA_ROOT, secured, write_spec
 from test_tickets import Attacker, text_field, varint_field
@@ -200,6 +201,44 @@ def test_a_worker_on_pytorch_trains_lenet_beside_ours():
             for (step, loss, accuracy), (_, wanted, reached) in zip(evals(metrics), evals(alone)):
                 assert abs(loss - wanted) < 0.1 and abs(accuracy - reached) < 0.05, (step, loss, wanted, accuracy, reached)
             assert other.child.poll() is None, other.output()
+
+
+ONNX_MODELS = (("lenet", "--batch-norm"), ("vit", "--input", "1,28,28", "--patch", 14, "--width", 16, "--depth", 1, "--heads", 2, "--classes", 10))
+
+
+def test_a_worker_that_reads_the_runs_onnx_file_computes_what_ours_do():
+    if not os.path.exists(TORCH):
+        raise Skip("PyTorch's environment, build/torch, is missing")
+    with Folder() as folder, Cluster(folder, workers=0) as cluster, Process(
+            TORCH, os.path.join(ROOT, "examples", "python", "onnx_worker.py"), "--coordinator", cluster.address) as other:
+        folder.small_data(240, 48)
+        joined(cluster, 1)
+        for kind, *options in ONNX_MODELS:
+            spec, metrics, alone = (folder.small_spec(folder.model(kind, *options), 2, 6, 3), folder.file(f"{kind}.jsonl"),
+                                    folder.file(f"{kind}-alone.jsonl"))
+            weir("train", spec, *FREE, "--out", folder.file(f"{kind}-alone"), "--metrics", alone, "--threads", 1)
+            weir("submit", spec, *FREE, "--follow", "--metrics", metrics, "--coordinator", cluster.address)
+            assert [step for step, *_ in evals(metrics)] == [3, 6], evals(metrics)
+            for (step, loss, _), (_, wanted, _) in zip(evals(metrics), evals(alone)):
+                assert abs(loss - wanted) < 1e-3, (kind, step, loss, wanted)
+        assert other.child.poll() is None, other.output()
+
+
+def test_operators_that_a_worker_on_pytorch_does_not_compute_are_named():
+    if not os.path.exists(TORCH):
+        raise Skip("PyTorch's environment, build/torch, is missing")
+    script = """
+from weir.onnx_program import OnnxProgram
+from weir.pb.onnx_file_pb2 import Graph, Model, Node
+from weir.worker import Refused
+nodes = [Node(op_type=name, domain=domain) for name, domain in (("Relu", ""), ("Col2Im", ""), ("Attention", "com.microsoft"))]
+try:
+    OnnxProgram().read(Model(graph=Graph(node=nodes)).SerializeToString(), None)
+except Refused as refused:
+    print(refused)
+"""
+    said = subprocess.run([TORCH, "-c", script], capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
+    assert said == "the model has operators that this program does not compute: Col2Im, com.microsoft.Attention\n", said
 
 
 if __name__ == "__main__":

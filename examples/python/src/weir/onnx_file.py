@@ -1,4 +1,4 @@
-"""ONNX files, as far as their weights go."""
+"""ONNX files: their tensors, and the form that they are exported in."""
 from __future__ import annotations
 
 from typing import Any, Callable, Mapping
@@ -9,6 +9,7 @@ from .errors import Invalid
 from .pb import onnx_file_pb2 as pb
 
 FLOAT, FLOAT16, BFLOAT16, EXTERNAL = 1, 10, 16, 1
+DTYPES = {1: "<f4", 2: "u1", 3: "i1", 5: "<i2", 6: "<i4", 7: "<i8", 9: "?", 10: "<f2", 11: "<f8", 16: "<u2"}  # by TensorProto.DataType
 PIECES = "weir.pieces"  # where a large tensor lies in a file that the coordinator keeps
 
 
@@ -27,6 +28,23 @@ def check_whole(data: bytes, path: str) -> None:
     for tensor in tensors:
         if tensor.data_location == EXTERNAL:
             raise Invalid("INVALID_ARGUMENT", f"{path}: '{tensor.name}' lies in another file: `weir submit` sends those, too")
+
+
+def values(tensor: Any, piece: Callable[[str], bytes]) -> np.ndarray:
+    """What a tensor of the file holds; f16 and bf16 as f32. piece: reads one of a large tensor. Raises KeyError for a type that is
+    not known here, ValueError where the bytes are of another length."""
+    dtype, shape, data = DTYPES[tensor.data_type], tuple(tensor.dims), tensor.raw_data
+    if tensor.data_location == EXTERNAL:
+        keys = {entry.key: entry.value for entry in tensor.external_data}["sha256"]
+        data = b"".join(piece(keys[at:at + 64]) for at in range(0, len(keys), 64))
+    listed = tensor.float_data or tensor.int64_data or tensor.double_data or tensor.int32_data
+    if tensor.data_type in (FLOAT16, BFLOAT16) and tensor.int32_data:  # their bits
+        array = np.array(tensor.int32_data, np.uint16).view(dtype)
+    else:
+        array = np.array(listed, dtype) if not data and listed else np.frombuffer(data, dtype)
+    if tensor.data_type == BFLOAT16:
+        array = (array.astype("<u4") << 16).view("<f4")
+    return array.astype("<f4" if tensor.data_type == FLOAT16 else array.dtype).reshape(shape)
 
 
 def _put(tensor: Any, values: np.ndarray) -> None:

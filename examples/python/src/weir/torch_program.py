@@ -12,7 +12,7 @@ from .worker import Program, Refused, Result
 
 
 class TorchProgram(Program):
-    """module: computes what the run's model does. names: of its parameters and buffers, those of the ONNX file where these
+    """module: computes what the run's model does; one that has no layers of batch norm leaves their statistics in `statistics`. names: of its parameters and buffers, those of the ONNX file where these
     differ (torch.onnx.export keeps them). data: what opens a source of the spec (data.Images: idx files below data_root)."""
 
     def __init__(self, module: torch.nn.Module, names: Optional[Mapping[str, str]] = None, device: str = "cpu", data_root: str = "/",
@@ -22,7 +22,7 @@ class TorchProgram(Program):
         self._tensors = {names.get(name, name): tensor for name, tensor in module.state_dict(keep_vars=True).items()}
         self._data = data or (lambda spec, source: Images(spec, source, data_root))
         self._held: Any = None
-        self._statistics: dict[str, np.ndarray] = {}
+        self._statistics: dict[str, np.ndarray] = getattr(module, "statistics", {})
         for prefix, child in module.named_modules():
             if isinstance(child, torch.nn.modules.batchnorm._BatchNorm):
                 own = [names.get(f"{prefix}.{name}", f"{prefix}.{name}") for name in ("running_mean", "running_var")]

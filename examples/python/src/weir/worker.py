@@ -13,7 +13,7 @@ import queue
 import socket
 import threading
 import time
-from typing import Any, Iterator, Mapping, Optional
+from typing import Any, Callable, Iterator, Mapping, Optional
 
 import grpc
 import numpy as np
@@ -52,6 +52,11 @@ class Result:
 
 class Program(abc.ABC):
     """What computes. Weights are f32 arrays by the names of the ONNX file; they are the same dict for one version."""
+
+    wants_file = False  # `read` is called before `open`
+
+    def read(self, file: bytes, piece: Callable[[str], bytes]) -> None:
+        """The run's ONNX file, without its large tensors; piece(key): one of the pieces that it names. Raises Refused."""
 
     @abc.abstractmethod
     def open(self, spec: Any, layout: training_pb2.Layout) -> tuple[int, int]:
@@ -253,6 +258,9 @@ class Worker:
                 layout = self._cluster.FetchLayout(training_pb2.RunRequest(run=load.run), metadata=[("weir-ticket", load.ticket)],
                                                    timeout=CALL_SECONDS)
                 _check(load.spec, layout)
+                if self.program.wants_file:
+                    self.program.read(self._fetch(load, "FetchModel", training_pb2.RunRequest(run=load.run)),
+                                      lambda key: self._fetch(load, "FetchPieces", training_pb2.PiecesRequest(run=load.run, keys=[key])))
                 loaded.train_samples, loaded.eval_samples = self.program.open(load.spec, layout)
             except Refused as refused:
                 with self._changed:
@@ -266,6 +274,10 @@ class Worker:
             if self._load is load:
                 self._load, self._seat = None, seat
                 self._tell(loaded=loaded)
+
+    def _fetch(self, load: pb.LoadRun, method: str, request: Any) -> bytes:
+        chunks = getattr(self._cluster, method)(request, metadata=[("weir-ticket", load.ticket)], timeout=CALL_SECONDS)
+        return b"".join(chunk.data for chunk in chunks)
 
     def _advance(self, seat: _Seat, view: pb.View) -> None:
         share = next((one for one in view.workers if one.worker == self._id), pb.Assignment())

@@ -250,7 +250,11 @@ def check_actions(browser, url, _):
     page.show("run")
     expect(page.page.locator("h1")).to_have_text(RUNS[0])
     expect(page.page.get_by_role("button", name="Limits")).to_be_visible()  # it is known what they are
-    page.key("f", "Escape", "l")
+    expect(page.page.get_by_role("button", name="Raise hold")).to_be_hidden()  # it has none
+    page.key("f", "Escape")
+    expect(page.page.locator("dialog")).to_have_count(0)
+    page.key("l")
+    expect(page.page.locator("dialog input").first).to_be_focused()
     page.page.keyboard.type("7")
     page.key("Tab", "Tab")
     page.page.keyboard.press("Delete")

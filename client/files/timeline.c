@@ -11,7 +11,7 @@
 struct timeline {
   json_t *events;  /* an array */
   json_t *members; /* {"worker-1": its number, that of its process in the file} */
-  json_t *applies; /* {"STEP/BLOCK": the event} */
+  json_t *applies; /* {"STEP/BLOCK": [an event]}; several where the run was rolled back */
   json_t *clocks;  /* {"worker-1": give or take so many microseconds} */
   struct timeline_counts counts;
 };
@@ -69,22 +69,27 @@ static char *place_of(const json_t *event) {
   return mem_printf("%lld/%lld", (long long)argument(event, "step"), (long long)argument(event, "index"));
 }
 
+static void add_apply(struct timeline *timeline, json_t *event) {
+  char *place = place_of(event);
+  json_t *applies = json_object_get(timeline->applies, place);
+  if (!applies)
+    json_object_set_new(timeline->applies, place, applies = json_array());
+  json_array_append(applies, event);
+  free(place);
+}
+
 /* Takes the event. */
 static void add_span(struct timeline *timeline, const Weir__TraceChunk *chunk, json_t *event) {
   double ts = json_number_value(json_object_get(event, "ts"));
   uint64_t step = (uint64_t)argument(event, "step");
-  char *place;
   if (step < chunk->first || step >= chunk->end) {
     json_decref(event);
     return;
   }
   json_object_set_new(event, "ts", json_real(ts - (double)chunk->ahead_ns / 1000));
   timeline->counts.spans++;
-  if (strcmp(text_of(event, "cat"), "apply") == 0) {
-    place = place_of(event);
-    json_object_set(timeline->applies, place, event);
-    free(place);
-  }
+  if (strcmp(text_of(event, "cat"), "apply") == 0)
+    add_apply(timeline, event);
   json_array_append_new(timeline->events, event);
 }
 
@@ -117,6 +122,10 @@ int timeline_add(struct timeline *timeline, const Weir__TraceChunk *chunk, struc
   return 0;
 }
 
+static double start_of(const json_t *span) {
+  return json_number_value(json_object_get(span, "ts"));
+}
+
 /* One end of an arrow, which a viewer binds to the span that it lies in. */
 static json_t *arrow(const char *kind, int number, const json_t *span, double at) {
   return json_pack("{s:s, s:s, s:s, s:i, s:O, s:O, s:f, s:s}", "ph", kind, "cat", "push", "name", "push",
@@ -124,26 +133,35 @@ static json_t *arrow(const char *kind, int number, const json_t *span, double at
                    "ts", at, "bp", "e");
 }
 
-/* From each push of a block's part to the update of that block and step. Rows of an evaluation update
- * nothing. */
+/* The update that took the push: the first of its block and step that follows it. NULL: rows of an evaluation
+ * update nothing, nor does a part that came when the block was complete without it. */
+static const json_t *apply_of(const struct timeline *timeline, const json_t *push) {
+  const json_t *taker = NULL;
+  char *place = place_of(push);
+  const json_t *applies = json_object_get(timeline->applies, place);
+  free(place);
+  for (size_t i = 0; i < json_array_size(applies); i++) {
+    const json_t *apply = json_array_get(applies, i);
+    if (start_of(apply) > start_of(push) && (!taker || start_of(apply) < start_of(taker)))
+      taker = apply;
+  }
+  return taker;
+}
+
+/* From each push of a block's part to the update of that block and step. */
 static void join_pushes(struct timeline *timeline) {
   size_t n = json_array_size(timeline->events);
   timeline->counts.joined = 0;
   for (size_t i = 0; i < n; i++) {
     const json_t *push = json_array_get(timeline->events, i), *apply;
-    char *place;
     if (strcmp(text_of(push, "cat"), "push") != 0 || strncmp(text_of(push, "name"), "block ", 6) != 0)
       continue;
-    place = place_of(push);
-    apply = json_object_get(timeline->applies, place);
-    free(place);
+    apply = apply_of(timeline, push);
     if (!apply)
       continue;
     timeline->counts.joined++;
-    json_array_append_new(timeline->events, arrow("s", timeline->counts.joined, push,
-                                                  json_number_value(json_object_get(push, "ts"))));
-    json_array_append_new(timeline->events, arrow("f", timeline->counts.joined, apply,
-                                                  json_number_value(json_object_get(apply, "ts"))));
+    json_array_append_new(timeline->events, arrow("s", timeline->counts.joined, push, start_of(push)));
+    json_array_append_new(timeline->events, arrow("f", timeline->counts.joined, apply, start_of(apply)));
   }
 }
 

@@ -233,6 +233,7 @@ def check_actions(browser, url, _):
         f"weir export {RUNS[0]} --step 4000 -o resnet50-imagenet-4000.onnx"
     )
     page.key("Escape")
+    expect(page.page.locator("dialog")).to_have_count(0)
     page.page.get_by_role("button", name="Fork from step 3,500").focus()
     page.key("Enter")
     page.page.keyboard.type("train.optimizer.lr=0.01")

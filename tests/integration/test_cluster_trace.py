@@ -2,10 +2,13 @@
 """weir trace: one timeline of all members of a run, as the format of Chrome's trace events wants it."""
 import collections
 import json
+import os
 import re
 
+from chromium import drive
 from harness import Cluster, Folder, main, wait_for, weir
 
+PERFETTO = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer_perfetto.py")
 STEPS = 5
 KEYS = {"M": {"ph", "pid", "name", "args"}, "X": {"ph", "pid", "tid", "cat", "name", "ts", "dur", "args"},
         "s": {"ph", "pid", "tid", "cat", "name", "ts", "id"}, "f": {"ph", "pid", "tid", "cat", "name", "ts", "id", "bp"}}
@@ -105,6 +108,28 @@ def assert_joined(events, places, whose):
                          if ends[number]["ts"] == end["ts"] and ends[number]["pid"] == end["pid"])
               for end in ends.values() for place in [(end["pid"], end["ts"])]}
     assert all(begun < ts for (_, ts), begun in newest.items()), "an update before the push that completed it"
+
+
+def test_perfetto_shows_each_push_joined_to_its_update():
+    with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster:
+        run = weir("submit", endless(folder), "--coordinator", cluster.address).stdout.strip()
+        wait_for(lambda: cluster.json("status", run)["step"] > 3, "the first steps")
+        path = folder.file("trace.json")
+        weir("trace", run, "--steps", STEPS, "-o", path, "--coordinator", cluster.address)
+        weir("cancel", run, "--coordinator", cluster.address)
+        with open(path) as file:
+            events = json.load(file)["traceEvents"]
+        shown = json.loads(drive(PERFETTO, path))
+        assert shown["problems"] == [], shown["problems"]
+        spans = collections.Counter(event["cat"] for event in events if event["ph"] == "X")
+        assert {row["category"]: int(row["n"]) for row in shown["spans"]} == spans
+        names = sorted(event["args"]["name"] for event in events if event["name"] == "process_name")
+        assert [row["name"] for row in shown["processes"]] == names
+        n_arrows = len([event for event in events if event["ph"] == "s"])
+        assert len(shown["arrows"]) == n_arrows > 0, (len(shown["arrows"]), n_arrows)
+        for arrow in shown["arrows"]:
+            assert (arrow["begins"], arrow["ends"]) == ("push", "apply"), arrow
+            assert (arrow["step"], arrow["block"]) == (arrow["end_step"], arrow["end_block"]) and int(arrow["later_ns"]) > 0, arrow
 
 
 def test_what_cannot_be_traced_is_refused_with_one_line():

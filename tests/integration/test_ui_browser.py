@@ -1,40 +1,19 @@
 """weir ui: its page, seen with a headless Chromium (peer_ui.py)."""
 
 import os
-import shutil
-import subprocess
 
+from chromium import drive
 from dashboard import Dashboard
 from gate import Gate
-from harness import PATIENCE, PEER_PYTHON, Cluster, Folder, Skip, main, wait_for, weir
+from harness import Cluster, Folder, main, wait_for, weir
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+PEER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer_ui.py")
 NOWHERE = "127.0.0.1:1"  # answers are made up
-NETWORKS = 5  # tests beside this one add and remove networks, and Chromium then breaks off what it loads
-
-
-def look(url, check, *more):
-    chromium = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium"))), None)
-    if not chromium:
-        raise Skip("chromium-headless-shell is not installed")
-    if not os.path.exists(PEER_PYTHON):
-        raise Skip("build/venv could not be made (PyPI out of reach)")
-    for _ in range(NETWORKS):
-        done = subprocess.run(
-            [PEER_PYTHON, os.path.join(HERE, "peer_ui.py"), url, chromium, check, *more],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE * 3,
-            check=False,
-        )
-        if "ERR_NETWORK_CHANGED" not in done.stdout + done.stderr:
-            break
-    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
 
 
 def look_at_made_up(check):
     with Dashboard(NOWHERE) as dashboard:
-        look(dashboard.url, check)
+        drive(PEER, dashboard.url, check)
 
 
 def test_every_view_is_readable_in_both_themes_with_a_thousand_runs():
@@ -84,7 +63,7 @@ def test_a_run_of_a_cluster_is_watched_and_cancelled():
         gate.stop_at(39)
         run = weir("submit", spec, "--coordinator", cluster.address).stdout.strip()
         wait_for(lambda: dashboard.get("run", run=run).get("step") == 40, "the run to come to the gate")
-        look(dashboard.url, "run", run)
+        drive(PEER, dashboard.url, "run", run)
 
 
 if __name__ == "__main__":

@@ -5,9 +5,12 @@ import os
 import re
 import signal
 
+import ledger
 from gate import Gate
 from harness import (Cluster, Folder, Process, children_of, done_event, kept, main, newest_step, program, read_metrics,
                      simulated_gpus, wait_for, weir)
+from test_parity import read_tensors
+from test_ssp import Run, kill
 
 STEPS, INNER = 20, 6  # the last round has two steps
 LOCAL = ("train.mode=local", "train.local.replicas=2", f"train.local.inner_steps={INNER}")
@@ -128,6 +131,32 @@ def test_a_server_that_is_killed_takes_the_run_back_to_a_version_and_changes_not
         assert done_event(metrics)["weights_sha256"] == wanted
         again = [event["step"] for event in read_metrics(metrics) if event["event"] == "step" and event.get("incarnation")]
         assert again and again[0] % INNER == 0, "it went on from a version"
+
+
+def test_every_sample_counts_once_an_epoch_through_kills_of_everything():
+    """A sample adds 1 to its row of its replica by each mean over the replica's samples, R times the share of the whole
+    batch, and the outer step is the mean of R replicas, so the rate is the batch in this mode, too."""
+    rows, epochs, inner = 256, 6, 7  # 48 steps: the last round has six
+    train = f"  mode: local\n  local: {{replicas: 2, inner_steps: {inner}, outer: {{lr: 1, momentum: 0, nesterov: false}}}}\n"
+    with Folder() as folder, Cluster(folder, servers=2, workers=2, gate=Gate(folder)) as cluster:
+        spec = ledger.spec(folder, rows, epochs, 32, 4, train, f"checkpoint: {{every_steps: {inner}}}\n")
+        cluster.gate.stop_at(0)
+        with Run(folder, cluster, spec) as run:
+            run.wait_checkpoint(inner)
+            cluster.gate.stop_at(2 * inner)
+            run.wait_step(3 * inner - 1)
+            kill(cluster.workers[1], cluster.servers[0][0])  # the server that remains takes its blocks
+            cluster.add_worker()
+            cluster.gate.stop_at(3 * inner)
+            run.wait_step(4 * inner - 1, incarnation=1)
+            kill(cluster.coordinator, cluster.servers[1][0], *cluster.workers)
+            cluster.start_coordinator()
+            cluster.restart_server(1)
+            cluster.add_worker()
+            run.end()
+        weir("export", run.name, "-o", folder.file("ledger.safetensors"), "--coordinator", cluster.address)
+        counted = read_tensors(folder.file("ledger.safetensors"))
+        assert {name: set(counts) for name, counts in counted.items()} == {name: {float(epochs)} for name in ledger.TABLES}
 
 
 def test_a_run_is_held_forked_and_paused_at_versions_that_there_are():

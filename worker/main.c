@@ -213,6 +213,7 @@ int main(int argc, char **argv) {
   bool is_answered = false;
   int status;
   float_setting_apply();
+  worker_block_signals();
   status = options_read(argc, argv, &worker, &is_answered);
   if (!status && !is_answered)
     status = serve(&worker);

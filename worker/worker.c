@@ -179,14 +179,22 @@ static void worker_give_up(struct worker *worker) {
   hosting_end(worker->hosting);
 }
 
+/* SIGUSR1 is ours: worker_serve ends the thread with it, on_device_lost tells it. */
+static void own_signals(sigset_t *set) {
+  sigemptyset(set);
+  sigaddset(set, SIGTERM);
+  sigaddset(set, SIGINT);
+  sigaddset(set, SIGUSR1);
+}
+
+void worker_block_signals(void) {
+  sigset_t set;
+  own_signals(&set);
+  pthread_sigmask(SIG_BLOCK, &set, NULL); /* in every thread: one of them waits for them */
+}
+
 bool worker_serve(const struct worker_options *options, struct err *err) {
   struct worker worker = {.options = options};
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGUSR1);
-  pthread_sigmask(SIG_BLOCK, &set, NULL); /* in every thread: one of them waits for them */
   pthread_mutex_init(&worker.lock, NULL);
   clock_condition_init(&worker.changed);
   CHECK(pthread_create(&worker.signals, NULL, signals_main, &worker) == 0);
@@ -266,16 +274,12 @@ static void on_lost(void *user, const struct err *err) {
   pthread_mutex_unlock(&worker->lock);
 }
 
-/* SIGUSR1 is ours: worker_serve ends the thread with it, on_device_lost tells it. */
 static void *signals_main(void *argument) {
   struct worker *worker = argument;
   bool is_ending = false;
   sigset_t set;
   int number;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGUSR1);
+  own_signals(&set);
   while (!is_ending && sigwait(&set, &number) == 0) {
     pthread_mutex_lock(&worker->lock);
     if (number != SIGUSR1 && worker->is_leaving)

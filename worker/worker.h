@@ -3,6 +3,8 @@
 #ifndef WEIR_WORKER_WORKER_H
 #define WEIR_WORKER_WORKER_H
 
+#include <stdbool.h>
+
 #include "common/agree/labels.h"
 #include "common/rpc/tls.h"
 #include "worker/data/data_root.h"
@@ -24,11 +26,15 @@ struct worker_options {
   int end_ms;            /* how long a run that is given up waits for executions that hang; 0: 10000 */
 };
 
+/* The signals that worker_serve waits for come to nobody else. To be called before any thread is started:
+   libraries start some, too, a GPU's driver as soon as it is asked for its devices. */
+void worker_block_signals(void);
+
 /* Serves until SIGTERM or SIGINT, or until its device fails, then leaves the cluster: says so, and returns
    once its work was given to others, or after leave_ms. A second signal ends the process at once; so does,
    with a line in the log, a run that is given up while an execution hangs. False: err says why; LOST_DEVICE:
-   it has failed, and this process can no longer use it; else those of metrics_page_open. To be called before
-   any thread is started that does not block all signals. Where workers were to listen and cannot, one line in
+   it has failed, and this process can no longer use it; else those of metrics_page_open. After
+   worker_block_signals. Where workers were to listen and cannot, one line in
    the log says so, and this one takes no part in teams with others. */
 bool worker_serve(const struct worker_options *options, struct err *err);
 

@@ -359,6 +359,16 @@ def test_a_simulated_gpu_shows_its_kernels_and_copies_on_the_timeline():
             assert {"executor", "GPU kernels", "copies to GPU", "copies from GPU", "sending"} <= rows, (step, rows)
 
 
+def test_a_worker_on_a_gpu_that_is_ended_says_that_it_leaves():
+    """Although the device's driver has a thread of its own."""
+    with Folder() as folder, Cluster(folder, workers=0) as cluster:
+        worker = cluster.add_worker(options=("--device", "cuda"), env=simulated_gpus())
+        cluster.all_join()
+        worker.send(signal.SIGTERM)
+        assert worker.wait() == 0, worker.output()
+        assert " worker leaving " in worker.output(), worker.output()
+
+
 def test_machines_without_a_driver_or_a_gpu_are_told_apart():
     for settings, text in (({"driver": "none"}, "there is no NVIDIA driver on this machine: install one"),
                            ({"driver": "old"}, "the NVIDIA driver is too old: it supports CUDA 11.8, 13.0 is needed"),

@@ -2,11 +2,14 @@
    of, as CUDA's sticky errors do. */
 #include "tests/simulation/cuda/simulation.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "common/base/err.h"
 
 static atomic_int lost[SIM_DEVICES_MAX];
 static atomic_int user; /* the process; those that it forks are refused, as CUDA refuses them */
@@ -50,8 +53,23 @@ cudaError_t sim_return(cudaError_t error) {
   return error;
 }
 
+static void *driver_main(void *argument) {
+  for (;;)
+    pause();
+  return argument;
+}
+
+/* The driver has a thread of its own from its first call on: signals come to it that its caller had not
+   blocked. */
+static void driver_start(void) {
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, driver_main, NULL) == 0);
+  pthread_detach(thread);
+}
+
 /* Of the driver and the number of devices. */
 static cudaError_t driver_error(void) {
+  static pthread_once_t started = PTHREAD_ONCE_INIT;
   const char *driver = getenv("WEIR_SIMULATED_DRIVER");
   int first_user = 0;
   if (driver && (strcmp(driver, "none") == 0 || strcmp(driver, "old") == 0))
@@ -60,6 +78,7 @@ static cudaError_t driver_error(void) {
     return cudaErrorNoDevice;
   if (!atomic_compare_exchange_strong(&user, &first_user, getpid()) && first_user != getpid())
     return cudaErrorInitializationError;
+  pthread_once(&started, driver_start);
   return cudaSuccess;
 }
 

@@ -30,6 +30,7 @@ struct process {
 static void *serve(void *argument) {
   struct process *process = argument;
   struct err err = ERR_NONE;
+  worker_block_signals();
   worker_serve(&process->options, &err);
   return NULL;
 }

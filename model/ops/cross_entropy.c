@@ -63,6 +63,7 @@ static const struct op_case cross_entropy_cases[] = {
     {.inputs = "f32[4,3] i64[4]=2,-100,0,-100 f32[3]==0.5,1,2", .outputs = 4},
     {.inputs = "f32[2,4] i64[2]=-100,-100", .outputs = 4},
     {.inputs = "f32[3,9001] i64[3]=9000,-100,4", .outputs = 4, .is_not_smooth = true},
+    {.inputs = "f32[3,5000] i64[3]=4999,-100,4", .outputs = 4, .is_not_smooth = true},
     {.inputs = "f32[2,3,5] i64[2,3]=1,-1,4,-1,0,2", .attrs = "axis=2 ignore_index=-1", .outputs = 4},
     {.inputs = "f32[n,3,h,w] i64{3}[n,h,w] f32[3]==0.25,1,0",
      .attrs = "axis=1 label_smoothing=0.125f ignore_index=1",

@@ -91,7 +91,8 @@ static bool budgets_hold(struct trial *trial, size_t least_bytes, size_t most_by
   return true;
 }
 
-/* is_smaller: something is known to be saved. */
+/* is_smaller: something is known to be saved, in f32: elsewhere what a library works in may outweigh these
+   small activations. */
 static bool subject_agrees(const struct backend_def *backend, const struct subject *subject,
                            enum precision precision, bool is_smaller) {
   struct result plain;
@@ -107,7 +108,7 @@ static bool subject_agrees(const struct backend_def *backend, const struct subje
   is_ok = is_ok && trial_agrees(&trial, "always", &always_bytes);
   trial.options.replay = REPLAY_FULL;
   is_ok = is_ok && trial_agrees(&trial, "full", &full_bytes);
-  if (is_ok && full_bytes > plain.size_bytes - is_smaller) {
+  if (is_ok && full_bytes > plain.size_bytes - (is_smaller && precision == PRECISION_F32)) {
     printf("# full takes %zu bytes, none %zu\n", full_bytes, plain.size_bytes);
     is_ok = false;
   }

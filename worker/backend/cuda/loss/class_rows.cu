@@ -3,6 +3,7 @@
    as far as that has room for it, and written. A warp reads neighbouring scores of a row, or where classes
    are not the last dimension, of neighbouring rows. Sums are in f64, of rows by the same thread each time. */
 #include "worker/backend/cuda/loss/class_rows.h"
+#include "worker/backend/cuda/rows/lanes.cuh"
 #include "worker/backend/cuda/rows/rows.cuh"
 
 #include <float.h>
@@ -155,6 +156,28 @@ static __device__ void row_finish(const struct cuda_class_pass *p, const struct 
   }
 }
 
+/* The row's part of the sums; of one of its threads. */
+static __device__ void row_close(const struct cuda_class_pass *p, const struct class_row *row,
+                                 const struct class_totals *totals, double norm, int64_t r, double *sums) {
+  double loss = row->counts ? totals->targets * norm - totals->along : 0.0;
+  if (p->row_loss.data)
+    cuda_store(&p->row_loss, r, (float)loss);
+  if (!row->counts)
+    return;
+  sums[0] += loss;
+  sums[1] += totals->found == row->label;
+  sums[2] += 1.0;
+  sums[3] += p->weights && p->labels.data ? (double)p->weights[row->label] : 1.0;
+}
+
+static __device__ void block_close(const struct cuda_class_pass *p, const double *sums) {
+  for (int i = 0; i < CLASS_SUMS && p->sums; i++) {
+    double sum = cuda_team_sum(sums[i], CUDA_THREADS);
+    if (threadIdx.x == 0)
+      p->sums[blockIdx.x * CLASS_SUMS + i] = sum;
+  }
+}
+
 static __global__ void class_pass_kernel(struct cuda_class_pass p) {
   __shared__ float kept_of_all[KEPT * CUDA_THREADS];
   float *kept = kept_of_all + threadIdx.x;
@@ -163,25 +186,91 @@ static __global__ void class_pass_kernel(struct cuda_class_pass p) {
     struct class_row row = row_open(&p, r);
     struct class_totals totals = p.is_of_labels ? label_totals(&p, &row) : row_totals(&p, &row, kept);
     double norm = p.is_log ? 0.0 : (double)totals.greatest + log(totals.exponentials);
-    double loss = row.counts ? totals.targets * norm - totals.along : 0.0;
     if (p.gradient.data || p.log_prob.data)
       row_finish(&p, &row, &totals, (float)norm, kept);
-    if (CUDA_LANE(p.lanes) != 0)
-      continue;
-    if (p.row_loss.data)
-      cuda_store(&p.row_loss, r, (float)loss);
-    if (!row.counts)
-      continue;
-    sums[0] += loss;
-    sums[1] += totals.found == row.label;
-    sums[2] += 1.0;
-    sums[3] += p.weights && p.labels.data ? (double)p.weights[row.label] : 1.0;
+    if (CUDA_LANE(p.lanes) == 0)
+      row_close(&p, &row, &totals, norm, r, sums);
   }
-  for (int i = 0; i < CLASS_SUMS && p.sums; i++) {
-    double sum = cuda_team_sum(sums[i], CUDA_THREADS);
+  block_close(&p, sums);
+}
+
+/* Scores of long rows, by blocks, whose labels alone are looked at: as a language's words are. */
+static bool is_plain(const struct cuda_class_pass *p) {
+  return p->lanes == CUDA_THREADS && p->rows.r0 == 1 && p->rows.k1 == 1 && p->rows.r1 % CUDA_LANES == 0 &&
+         p->labels.data && p->scores.data && !p->targets.data && !p->log_prob.data && !p->weights &&
+         p->smoothing == 0.0 && !p->is_log && !p->is_of_labels;
+}
+
+/* Scores c to c + n - 1 of the row, with the bias; the lanes behind them are -INFINITY. */
+static __device__ __forceinline__ struct cuda_lanes plain_scores(const struct cuda_class_pass *p,
+                                                                 const struct class_row *row, int c, int n) {
+  struct cuda_raw_lanes raw = cuda_raw_load(&p->scores, row->base + c, n);
+  struct cuda_lanes x;
+  CUDA_EACH_LANE(k) {
+    x.at[k] = k < n ? cuda_raw_lane(&p->scores, &raw, k) : -INFINITY;
+    if (p->bias && k < n)
+      x.at[k] += p->bias[c + k];
+  }
+  return x;
+}
+
+/* Exponentials of eight neighbours are added in f32, those sums in f64. */
+static __device__ __forceinline__ void plain_take(struct class_totals *totals, const struct cuda_lanes *x,
+                                                  int c) {
+  float greatest = x->at[0], sum = 0.0f;
+  CUDA_EACH_LANE(k) greatest = fmaxf(greatest, x->at[k]);
+  if (greatest > totals->greatest) {
+    totals->exponentials *= expf(totals->greatest - greatest);
+    totals->greatest = greatest;
+    CUDA_EACH_LANE(k)
+    if (x->at[CUDA_LANES - 1 - k] == greatest)
+      totals->found = c + CUDA_LANES - 1 - k;
+  }
+  CUDA_EACH_LANE(k) sum += x->at[k] == totals->greatest ? 1.0f : expf(x->at[k] - totals->greatest);
+  totals->exponentials += sum;
+}
+
+static __device__ struct class_totals plain_totals(const struct cuda_class_pass *p,
+                                                   const struct class_row *row) {
+  struct class_totals totals = {-FLT_MAX, p->rows.n, 0.0, 0.0, 0.0};
+  int classes = (int)p->rows.n;
+  for (int c = threadIdx.x * CUDA_LANES; c < classes; c += CUDA_THREADS * CUDA_LANES) {
+    struct cuda_lanes x = plain_scores(p, row, c, cuda_lanes_left(c, classes));
+    plain_take(&totals, &x, c);
+  }
+  totals = totals_join(totals, CUDA_THREADS);
+  totals.targets = row->hit;
+  totals.along = row->counts ? row->hit * (double)label_score(p, row) : 0.0;
+  return totals;
+}
+
+/* What a thread writes here, of perhaps the scores' own bytes, none but itself reads. */
+static __device__ void plain_finish(const struct cuda_class_pass *p, const struct class_row *row,
+                                    float norm) {
+  float scale = p->dsum ? *p->dsum : 1.0f;
+  int classes = (int)p->rows.n, label = row->counts ? (int)row->label : -1;
+  for (int c = threadIdx.x * CUDA_LANES; c < classes; c += CUDA_THREADS * CUDA_LANES) {
+    int n = cuda_lanes_left(c, classes);
+    struct cuda_lanes x = plain_scores(p, row, c, n);
+    CUDA_EACH_LANE(k)
+    x.at[k] = row->counts ? scale * (expf(x.at[k] - norm) - (c + k == label ? 1.0f : 0.0f)) : 0.0f;
+    cuda_lanes_store(&p->gradient, row->base + c, n, &x);
+  }
+}
+
+static __global__ void plain_pass_kernel(struct cuda_class_pass p) {
+  double sums[CLASS_SUMS] = {0.0, 0.0, 0.0, 0.0};
+  for (int64_t r = blockIdx.x; r < p.rows.rows; r += gridDim.x) {
+    struct class_row row = row_open(&p, r);
+    struct class_totals totals = plain_totals(&p, &row);
+    double norm = (double)totals.greatest + log(totals.exponentials);
+    __syncthreads(); /* the label's score is read */
+    if (p.gradient.data)
+      plain_finish(&p, &row, (float)norm);
     if (threadIdx.x == 0)
-      p.sums[blockIdx.x * CLASS_SUMS + i] = sum;
+      row_close(&p, &row, &totals, norm, r, sums);
   }
+  block_close(&p, sums);
 }
 
 /* One block: thread t adds parts t, t + CUDA_THREADS, ... */
@@ -232,7 +321,10 @@ static __global__ void label_grad_kernel(struct cuda_label_grad g) {
 }
 
 extern "C" void cuda_class_pass_launch(const struct cuda_class_pass *pass, cudaStream_t stream) {
-  CUDA_LAUNCH(class_pass_kernel, pass->blocks, CUDA_THREADS, stream, *pass);
+  if (is_plain(pass))
+    CUDA_LAUNCH(plain_pass_kernel, pass->blocks, CUDA_THREADS, stream, *pass);
+  else
+    CUDA_LAUNCH(class_pass_kernel, pass->blocks, CUDA_THREADS, stream, *pass);
 }
 
 extern "C" void cuda_loss_sums_launch(const struct cuda_loss_sums *sums, cudaStream_t stream) {

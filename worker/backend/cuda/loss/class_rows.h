@@ -10,7 +10,7 @@
 #include "worker/backend/cuda/rows/rows.h"
 
 /* Sums over rows: loss, correct, scored, denominator. Each block writes the sums over its rows. */
-enum { CLASS_SUMS = 4, CLASS_BLOCKS_MAX = 1024 };
+enum { CLASS_SUMS = 4, CLASS_BLOCKS_MAX = 4096 };
 
 struct cuda_class_pass {
   struct cuda_rows rows;       /* a row's elements are classes */

@@ -9,6 +9,7 @@
 
 #include "common/agree/tree.h"
 #include "common/base/log.h"
+#include "common/modes/mode.h"
 #include "server/coordinator/quarantine/verdict.h"
 #include "server/coordinator/reissue/reissue.h"
 #include "server/coordinator/runs/runs.h"
@@ -47,6 +48,7 @@ static bool is_near_a_sender(const struct coordinator *coordinator, const struct
                              const struct seat *seat);
 static void end_doubts(struct reissue *reissue);
 static bool has_to_be_given(const struct coordinator *coordinator, const struct run *run);
+static bool is_over(const struct run *run, uint64_t step);
 static int tier_of(const struct coordinator *coordinator, const struct run *run, const struct seat *seat);
 static int keep_best(const struct coordinator *coordinator, const struct run *run, struct helper *helpers,
                      int n);
@@ -222,8 +224,8 @@ void coordinator_doubts_when_due(struct coordinator *coordinator, struct run *ru
   int n, best = 0;
   if (!reissue)
     return;
-  if (reissue->incarnation != run->incarnation || run->step > reissue->step + 1) {
-    coordinator_reissue_free(run); /* it is over: the step after it is complete somewhere */
+  if (reissue->incarnation != run->incarnation || is_over(run, reissue->step)) {
+    coordinator_reissue_free(run);
     return;
   }
   if (run->state != WEIR__RUN_STATE__RUNNING || reissue->doubts.n_open == 0 ||
@@ -253,6 +255,16 @@ void coordinator_doubts_when_due(struct coordinator *coordinator, struct run *ru
   }
   reissue->doubts.rounds++;
   coordinator_order_helpers(coordinator, run, helpers, n);
+}
+
+/* A step is complete on every server once a later one that is computed from a version behind it is complete
+   somewhere. */
+static bool is_over(const struct run *run, uint64_t step) {
+  struct mode mode = mode_of(run->spec);
+  uint64_t proof = step;
+  while (proof < run->plan.steps && mode_version(&mode, proof) <= step)
+    proof = mode_next(&mode, proof);
+  return run->step > proof;
 }
 
 /* Who has come to a sum that overflows is asked once more after a while, if meanwhile nobody else has come.

@@ -82,6 +82,7 @@ struct core_fixture {
   bool evaluates;                     /* runs submitted have data to evaluate, of which workers find some */
   bool admits_any;                    /* runs submitted have deterministic: false */
   uint32_t staleness;                 /* of runs, in mode ssp; 0: in mode sync */
+  Weir__LocalSpec *local;             /* of runs, in mode local; NULL: in another */
   bool is_store_away;                 /* saves that are waited for are not answered */
   uint64_t incarnation;               /* in what members say */
   const char *collective;             /* of runs submitted; NULL: none */

@@ -26,7 +26,8 @@ static void set_workers(const struct core_fixture *f, Weir__WorkersSpec *workers
 }
 
 static void set_mode(const struct core_fixture *f, Weir__TrainSpec *train) {
-  train->mode = f->staleness > 0 ? "ssp" : "sync";
+  train->mode = f->local ? "local" : f->staleness > 0 ? "ssp" : "sync";
+  train->local = f->local;
   train->has_staleness = f->staleness > 0;
   train->staleness = f->staleness;
 }

@@ -4,6 +4,7 @@ import os
 import signal
 
 import ledger
+import scraping
 from gate import Gate
 from harness import Cluster, Folder, Process, assert_recovered, kept, main, outcome, program, read_metrics, wait_for, weir
 from test_bad_input import refused
@@ -114,6 +115,33 @@ def test_a_roll_back_within_the_lag_of_a_checkpoint_changes_no_bit():
                          if event["event"] == "step" and event.get("incarnation", 0) == 1]
                 assert again[0] == CHECKPOINT, again
             assert_recovered(run.metrics, undisturbed(lag))
+
+
+def test_a_server_that_dies_while_as_many_steps_are_open_as_can_be_changes_no_bit():
+    """A worker that is frozen keeps all steps open that the other one has pushed its parts of. Both, and one that joins, go on
+    where the servers begin again; what the frozen one sends then is of before."""
+    lag = 4
+    with Folder() as folder, Cluster(folder, servers=2, workers=1, gate=Gate(folder)) as cluster:
+        stands, ahead = CHECKPOINT + 2, cluster.add_worker(options=("--http", "127.0.0.1:0"))
+        cluster.gate.stop_at(stands)
+        with Run(folder, cluster, write_spec(folder, lag)) as run:
+            run.wait_step(stands)
+            frozen, address = cluster.workers[0], scraping.http_address(ahead)
+
+            def computed():
+                return scraping.total(scraping.scrape(address), "weir_worker_microbatches_total")
+            shares = wait_for(lambda: (found := {worker["pid"]: worker["microbatches"] for worker in cluster.json("workers")})
+                              and all(found.values()) and found, "both workers to have a share")
+            frozen.send(signal.SIGSTOP)
+            before = computed()
+            cluster.gate.stop_at(stands + lag + 1)
+            wait_for(lambda: computed() >= before + shares[ahead.child.pid] * lag, "steps to be open")
+            kill(cluster.servers[0][0])
+            cluster.restart_server(0)
+            cluster.add_worker()
+            frozen.send(signal.SIGCONT)
+            run.end()
+        assert_recovered(run.metrics, undisturbed(lag))
 
 
 def test_kills_of_everything_and_joins_change_no_bit():

@@ -51,7 +51,7 @@ const struct program_option server_program_options[] = {
     {"threads", "N", SERVER_THREADS,
      "threads that serve calls, and as many again that sum and update blocks. Default: the number of online "
      "cores, at most "
-     "4."},
+     "16."},
     {"memory", "SIZE", SERVER_MEMORY,
      "of a parameter server: what runs may take of its memory together, as 8GB or 1.5GiB; a run that does "
      "not fit beside "

@@ -23,7 +23,7 @@
 enum {
   EXIT_FAILED = 1,
   EXIT_BAD_INPUT = 2,
-  THREADS_DEFAULT_MAX = 4,
+  THREADS_DEFAULT_MAX = 16,
   SETTLE_MS = 5000,
   LOOK_S = 1, /* at files that may change */
   LEAVE_LOOK_MS = 50,

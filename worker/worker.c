@@ -23,7 +23,7 @@
 #include "worker/hosting.h"
 #include "worker/peers.h"
 
-enum { RPC_THREADS = 2, LEAVE_MS = 5000 };
+enum { RPC_THREADS_MIN = 2, RPC_THREADS_MAX = 8, LEAVE_MS = 5000 };
 
 /* What has happened, in order; acted on by the thread of worker_serve. */
 struct event {
@@ -193,12 +193,20 @@ void worker_block_signals(void) {
   pthread_sigmask(SIG_BLOCK, &set, NULL); /* in every thread: one of them waits for them */
 }
 
+/* Each serves some servers' channels, and copies the weights that come: a core in two. */
+static int rpc_threads(void) {
+  long threads = sysconf(_SC_NPROCESSORS_ONLN) / 2;
+  return threads < RPC_THREADS_MIN   ? RPC_THREADS_MIN
+         : threads < RPC_THREADS_MAX ? (int)threads
+                                     : RPC_THREADS_MAX;
+}
+
 bool worker_serve(const struct worker_options *options, struct err *err) {
   struct worker worker = {.options = options};
   pthread_mutex_init(&worker.lock, NULL);
   clock_condition_init(&worker.changed);
   CHECK(pthread_create(&worker.signals, NULL, signals_main, &worker) == 0);
-  worker.client = rpc_client_new(RPC_THREADS, options->tls);
+  worker.client = rpc_client_new(rpc_threads(), options->tls);
   if (options->security.is_insecure)
     rpc_client_set_insecure(worker.client);
   rpc_security_warn(&options->security);

@@ -8,7 +8,7 @@
 #include "server/parameters/link.h"
 #include "server/parameters/service.h"
 
-enum { SHARDS_DEFAULT_MAX = 4, SHARDS_MAX = 64, STORE_PATIENCE_MS = 60000, KEEPER_PATIENCE_MS = 15000 };
+enum { SHARDS_DEFAULT_MAX = 16, SHARDS_MAX = 64, STORE_PATIENCE_MS = 60000, KEEPER_PATIENCE_MS = 15000 };
 
 struct parameters {
   struct run_table runs;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`make gpu-bench`: training on this machine's GPU with a server in the loop, beside PyTorch (eager and compiled) on the
+"""`make gpu-bench`: training on this machine's GPU with servers in the loop, beside PyTorch (eager and compiled) on the
 same GPU in the same run. Arguments: names of models below; default: all.
 
 A line per side: the median time of a step and what that is in samples (tokens) a second; then the ratio, the share of the
@@ -17,6 +17,7 @@ from harness import Folder, Skip, read_metrics, skip_unless_gpu, weir
 
 PEER_PYTHON = os.environ.get("WEIR_PEER_PYTHON", sys.executable)
 STEPS, WARM_UP, TRACED = 60, 20, 12
+SERVERS = max(1, min(4, (os.cpu_count() or 1) // 4))
 MODELS = {  # `weir model` options; samples of a step; what a sample is
     "resnet50": ("resnet50", ("--input", "3,224,224", "--classes", "1000"), 256, (3, 224, 224)),
     "mobilenet_v2": ("mobilenet_v2", ("--input", "3,112,112", "--classes", "1000"), 256, (3, 112, 112)),
@@ -57,7 +58,7 @@ checkpoint: {{every_steps: {steps}, keep: 1}}
 
 def train(folder, spec, *options):
     metrics = spec + ".jsonl"
-    weir("train", spec, "--device", "cuda", "--servers", 1, "--out", spec + ".out", "--force", "--metrics", metrics,
+    weir("train", spec, "--device", "cuda", "--servers", SERVERS, "--out", spec + ".out", "--force", "--metrics", metrics,
          *options)
     return [event["seconds"] for event in read_metrics(metrics) if event["event"] == "step"]
 

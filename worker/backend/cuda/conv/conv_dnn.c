@@ -5,6 +5,8 @@
 #include <limits.h>
 #include <stdlib.h>
 
+#include "worker/backend/cuda/conv/conv_choices.h"
+
 enum { SPATIAL_MIN = 2, DIMS_MAX = 2 + CUDA_CONV_DIMS, ALGORITHMS_MAX = 16, WORKSPACE_MAX = 256 << 20 };
 
 struct conv_dnn {
@@ -12,8 +14,7 @@ struct conv_dnn {
   cudnnTensorDescriptor_t x, y;
   cudnnFilterDescriptor_t w;
   cudnnConvolutionDescriptor_t conv;
-  int algorithm; /* of the pass's enum */
-  size_t workspace_bytes;
+  struct conv_choice choice;
 };
 
 /* What cuDNN's three structs of this kind have in common. */
@@ -161,30 +162,38 @@ static bool is_same_bits(enum conv_pass pass, const struct candidate *candidate)
 /* An algorithm goes with the arithmetic that it was offered with: asked for by another one it may be refused
    when it is executed. Never with less precision than the program's. */
 static bool takes_math(struct conv_dnn *own, const struct candidate *candidate, cudnnMathType_t wanted) {
-  cudnnMathType_t math = wanted == CUDNN_FMA_MATH ? wanted : candidate->math;
+  own->choice.math = wanted == CUDNN_FMA_MATH ? wanted : candidate->math;
   if (candidate->math == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION ||
       (wanted == CUDNN_FMA_MATH && candidate->math == CUDNN_TENSOR_OP_MATH))
     return false;
-  return cudnnSetConvolutionMathType(own->conv, math) == CUDNN_STATUS_SUCCESS;
+  return cudnnSetConvolutionMathType(own->conv, own->choice.math) == CUDNN_STATUS_SUCCESS;
 }
 
-static bool algorithm_choose(cudnnHandle_t dnn, struct conv_dnn *own, cudnnMathType_t math, bool is_fast) {
+static void algorithm_rank(cudnnHandle_t dnn, struct conv_dnn *own, const struct conv_question *question) {
+  struct conv_choice *choice = &own->choice;
   struct candidate candidates[ALGORITHMS_MAX];
   int n = own->pass == CONV_FORWARD ? candidates_forward(dnn, own, candidates)
           : own->pass == CONV_DATA  ? candidates_data(dnn, own, candidates)
                                     : candidates_weight(dnn, own, candidates);
-  for (int i = 0; i < n; i++) {
+  for (int i = 0; i < n && !choice->is_taken; i++) {
     const struct candidate *candidate = &candidates[i];
-    if (candidate->status || (!is_fast && !is_same_bits(own->pass, candidate)) ||
-        !takes_math(own, candidate, math))
+    if (candidate->status || (!question->is_fast && !is_same_bits(own->pass, candidate)) ||
+        !takes_math(own, candidate, question->math))
       continue;
-    if (ask_workspace(dnn, own, candidate->algorithm, &own->workspace_bytes) ||
-        own->workspace_bytes > WORKSPACE_MAX)
-      continue;
-    own->algorithm = candidate->algorithm;
-    return true;
+    choice->algorithm = candidate->algorithm;
+    choice->is_taken = !ask_workspace(dnn, own, candidate->algorithm, &choice->workspace_bytes) &&
+                       choice->workspace_bytes <= WORKSPACE_MAX;
   }
-  return false;
+}
+
+/* False where there is none. */
+static bool algorithm_choose(cudnnHandle_t dnn, struct conv_dnn *own, const struct conv_question *question) {
+  if (!conv_choice_find(question, &own->choice)) {
+    algorithm_rank(dnn, own, question);
+    conv_choice_keep(question, &own->choice);
+  }
+  return own->choice.is_taken &&
+         cudnnSetConvolutionMathType(own->conv, own->choice.math) == CUDNN_STATUS_SUCCESS;
 }
 
 /* Dimensions are ints to cuDNN, and so are its offsets. */
@@ -202,15 +211,21 @@ struct conv_dnn *conv_dnn_new(struct backend_program *program, enum conv_pass pa
                               const struct cuda_conv *conv, enum cuda_type type, enum cuda_layout layout) {
   const struct cuda_program_view *view = cuda_view(program);
   struct form form = {.type = data_type(type), .layout = layout};
-  cudnnMathType_t math = math_type(view->options.precision, type);
+  struct conv_question question = {.pass = pass,
+                                   .type = type,
+                                   .layout = layout,
+                                   .math = math_type(view->options.precision, type),
+                                   .is_fast = view->options.is_fast,
+                                   .device = view->options.device,
+                                   .conv = *conv};
   if (!conv_fits(conv))
     return NULL;
   struct conv_dnn *own = mem_new(sizeof *own);
   own->pass = pass;
   if (!tensor_new(&own->x, conv, conv->groups * conv->group_in, conv->in, form) &&
       !tensor_new(&own->y, conv, conv->groups * conv->group_out, conv->out, form) &&
-      !filter_new(own, conv, form) && !convolution_new(own, conv, math) &&
-      algorithm_choose(view->dnn, own, math, view->options.is_fast))
+      !filter_new(own, conv, form) && !convolution_new(own, conv, question.math) &&
+      algorithm_choose(view->dnn, own, &question))
     return own;
   conv_dnn_free(own);
   return NULL;
@@ -231,30 +246,30 @@ void conv_dnn_free(struct conv_dnn *own) {
 }
 
 size_t conv_dnn_workspace_bytes(const struct conv_dnn *own) {
-  return own->workspace_bytes;
+  return own->choice.workspace_bytes;
 }
 
 int conv_dnn_enqueue(struct backend_program *program, const struct conv_dnn *own, const struct node *node,
                      const struct conv_dnn_io *io, struct err *err) {
   cudnnHandle_t dnn = cuda_view(program)->dnn;
   const float one = 1, zero = 0;
-  size_t bytes = own->workspace_bytes;
+  size_t bytes = own->choice.workspace_bytes;
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   switch (own->pass) {
   case CONV_FORWARD:
     status = cudnnConvolutionForward(dnn, &one, own->x, io->x, own->w, io->w, own->conv,
-                                     (cudnnConvolutionFwdAlgo_t)own->algorithm, io->workspace, bytes, &zero,
-                                     own->y, io->y);
+                                     (cudnnConvolutionFwdAlgo_t)own->choice.algorithm, io->workspace, bytes,
+                                     &zero, own->y, io->y);
     break;
   case CONV_DATA:
     status = cudnnConvolutionBackwardData(dnn, &one, own->w, io->w, own->y, io->y, own->conv,
-                                          (cudnnConvolutionBwdDataAlgo_t)own->algorithm, io->workspace, bytes,
-                                          &zero, own->x, io->x);
+                                          (cudnnConvolutionBwdDataAlgo_t)own->choice.algorithm, io->workspace,
+                                          bytes, &zero, own->x, io->x);
     break;
   case CONV_WEIGHT:
     status = cudnnConvolutionBackwardFilter(dnn, &one, own->x, io->x, own->y, io->y, own->conv,
-                                            (cudnnConvolutionBwdFilterAlgo_t)own->algorithm, io->workspace,
-                                            bytes, &zero, own->w, io->w);
+                                            (cudnnConvolutionBwdFilterAlgo_t)own->choice.algorithm,
+                                            io->workspace, bytes, &zero, own->w, io->w);
     break;
   }
   return cuda_dnn_check(node, status, "convolve", err);

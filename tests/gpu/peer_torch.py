@@ -1,5 +1,6 @@
 """PyTorch's side of `make gpu-bench`: steps of the same model under autocast to bf16, with SGD and momentum, batches
-copied from pinned memory. Prints one JSON object. usage: peer_torch.py limits | MODEL BATCH STEPS eager|compile"""
+copied from pinned memory. Prints a JSON object a line: what the device can do, then of each model both forms.
+usage: peer_torch.py STEPS [MODEL=BATCH...]"""
 import json
 import os
 import statistics
@@ -72,6 +73,7 @@ def step_seconds(name, batch, steps, mode):
     if is_channels_last:
         module = module.to(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9, fused=True)
+    torch.compiler.reset()
     run = torch.compile(module) if mode == "compile" else module
     if shape:
         inputs = torch.rand(batch, *shape).pin_memory()
@@ -96,14 +98,20 @@ def step_seconds(name, batch, steps, mode):
 
     for _ in range(WARM_UP):
         step()
-    return {"seconds": seconds_of(steps_of_a_round, steps // STEPS_OF_A_ROUND) / STEPS_OF_A_ROUND}
+    return seconds_of(steps_of_a_round, steps // STEPS_OF_A_ROUND) / STEPS_OF_A_ROUND
 
 
 def main():
-    if sys.argv[1] == "limits":
-        print(json.dumps(limits()))
-    else:
-        print(json.dumps(step_seconds(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])))
+    print(json.dumps(limits()), flush=True)
+    for model in sys.argv[2:]:
+        name, batch = model.split("=")
+        for mode in "eager", "compile":
+            try:
+                said = {"seconds": step_seconds(name, int(batch), int(sys.argv[1]), mode)}
+            except Exception as error:  # pylint: disable=broad-except
+                said = {"error": str(error).strip().split("\n", maxsplit=1)[0]}
+            print(json.dumps({"model": name, "mode": mode, **said}), flush=True)
+            torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":

@@ -213,6 +213,10 @@ static const struct op_case linear_cases[] = {
      .outputs = 4},
     {.inputs = "f32[2,3] f32[3,4] f32[4] i64[2]=-100,-100", .outputs = 4},
     {.inputs = "f32[3,2] f32[2,3001] f32[3001] i64[3]=3000,-100,4", .outputs = 4, .is_not_smooth = true},
+    {.inputs = "f32[3,8] f32[1027,8] - i64[3]=1026,-100,1023",
+     .attrs = "trans_weight=1",
+     .outputs = 4,
+     .is_not_smooth = true},
     {.inputs = "f32[n,t,f] w b i64{c}[n*t] k",
      .attrs = "trans_weight=p label_smoothing=s ignore_index=0",
      .draw = "n=1..3 t=1..3 f=1..4 c=2..6 p=0|1 w=f32[f,c]|f32[c,f] b=-|f32[c]|f32[1,c] "

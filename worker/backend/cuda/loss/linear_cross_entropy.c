@@ -9,18 +9,28 @@
 
 /* Scores of a chunk; its rows in whole tiles of products; and its rows' lengths in whole 16 bytes of BF16. */
 enum { CHUNK_ELEMS = 1 << 26, CHUNK_TILE = 128, PITCH_TILE = 8, CLASSES_MAX = 1 << 24 };
+/* cuBLASLt's fast kernels take dimensions of whole tiles alone: of an odd number of many classes, the few
+   beyond the last tile are multiplied apart. */
+enum { SPLIT_MIN = 1024, PARTS_MAX = 2, PART_ALIGN_BYTES = 16 };
+
+/* The products of a chunk with classes `first` to first + classes - 1. */
+struct part {
+  int64_t first, classes;
+  struct cuda_product *scores, *dhidden, *dweight, *dweight_more; /* the last adds to what there is */
+};
 
 /* What is prepared for chunks of so many rows. */
 struct chunk {
   int64_t rows;
-  struct cuda_product *scores, *dhidden, *dweight, *dweight_more; /* the last adds to what there is */
+  struct part parts[PARTS_MAX];
   struct cuda_class_pass pass;
   struct cuda_folding dbias;
 };
 
 struct linear_step {
   struct linear_sizes sizes;
-  enum cuda_type factor;          /* the type of products' factors */
+  enum cuda_type factor; /* the type of products' factors */
+  int n_parts;
   int64_t chunks, pitch;          /* pitch: elements from one row of scores to the next */
   struct chunk full, tail;        /* tail: the last one, where it is shorter */
   struct cuda_class_step classes; /* labels, weights, and where the sums go */
@@ -52,7 +62,8 @@ static struct cuda_matrix operand_transposed(const struct cuda_matrix *m) {
                               .rows = m->columns,
                               .columns = m->rows,
                               .row_stride = m->column_stride,
-                              .column_stride = m->row_stride};
+                              .column_stride = m->row_stride,
+                              .align_bytes = m->align_bytes};
 }
 
 static struct cuda_product *product_new(struct backend_program *program, const struct cuda_matrix *a,
@@ -61,35 +72,53 @@ static struct cuda_product *product_new(struct backend_program *program, const s
   return cuda_product_new(program, &shape);
 }
 
-/* The products of a chunk. False when cuBLASLt lacks one. */
-static bool chunk_init(struct chunk *chunk, struct backend_program *program, const struct node *node,
-                       const struct linear_step *own, int64_t rows) {
+/* The products of a part of a chunk. Parts' gradients of hidden are added up. False when cuBLASLt lacks one.
+ */
+static bool part_init(struct part *part, struct backend_program *program, const struct node *node,
+                      const struct linear_step *own, int64_t rows) {
   const struct linear_sizes *sizes = &own->sizes;
   int dhidden = output_of(node, LINEAR_GRADS + LINEAR_HIDDEN);
   struct cuda_matrix hidden = rows_of(own->factor, rows, sizes->features, sizes->features);
   struct cuda_matrix weight =
-      cuda_matrix_dense(own->factor, sizes->features, sizes->classes, sizes->is_transposed);
-  struct cuda_matrix dscores = rows_of(own->factor, rows, sizes->classes, own->pitch);
+      cuda_matrix_dense(own->factor, sizes->features, part->classes, sizes->is_transposed);
+  struct cuda_matrix scores = rows_of(CUDA_F32, rows, part->classes, own->pitch);
+  struct cuda_matrix dscores = rows_of(own->factor, rows, part->classes, own->pitch);
+  weight.align_bytes = scores.align_bytes = dscores.align_bytes = part->first > 0 ? PART_ALIGN_BYTES : 0;
   struct cuda_matrix weight_t = operand_transposed(&weight);
   struct cuda_matrix a = operand_transposed(sizes->is_transposed ? &dscores : &hidden);
   struct cuda_matrix b = sizes->is_transposed ? hidden : dscores;
   struct cuda_matrix dweight = rows_of(CUDA_F32, a.rows, b.columns, b.columns);
-  chunk->rows = rows;
-  chunk->scores =
-      product_new(program, &hidden, &weight, rows_of(CUDA_F32, rows, sizes->classes, own->pitch), 0.0f);
-  if (!chunk->scores)
+  dweight.align_bytes = weight.align_bytes;
+  part->scores = product_new(program, &hidden, &weight, scores, 0.0f);
+  if (!part->scores)
     return false;
   if (dhidden >= 0)
-    chunk->dhidden =
+    part->dhidden =
         product_new(program, &dscores, &weight_t,
-                    rows_of(cuda_type_of(program, dhidden), rows, sizes->features, sizes->features), 0.0f);
-  if (dhidden >= 0 && !chunk->dhidden)
+                    rows_of(cuda_type_of(program, dhidden), rows, sizes->features, sizes->features),
+                    part->first > 0 || own->n_parts == 1 ? 0.0f : 1.0f);
+  if (dhidden >= 0 && !part->dhidden)
     return false;
   if (output_of(node, LINEAR_GRADS + LINEAR_WEIGHT) < 0)
     return true;
-  chunk->dweight = product_new(program, &a, &b, dweight, 0.0f);
-  chunk->dweight_more = product_new(program, &a, &b, dweight, 1.0f);
-  return chunk->dweight && chunk->dweight_more;
+  part->dweight = product_new(program, &a, &b, dweight, 0.0f);
+  part->dweight_more = product_new(program, &a, &b, dweight, 1.0f);
+  return part->dweight && part->dweight_more;
+}
+
+/* Few classes come first: their share of the gradient of hidden is rounded once more than that of the many.
+ */
+static bool chunk_init(struct chunk *chunk, struct backend_program *program, const struct node *node,
+                       const struct linear_step *own, int64_t rows) {
+  int64_t classes = own->sizes.classes, few = own->n_parts > 1 ? classes % PITCH_TILE : 0;
+  bool is_ok = true;
+  chunk->rows = rows;
+  if (few > 0)
+    chunk->parts[0] = (struct part){.first = classes - few, .classes = few};
+  chunk->parts[own->n_parts - 1] = (struct part){.classes = classes - few};
+  for (int p = 0; p < own->n_parts && is_ok; p++)
+    is_ok = part_init(&chunk->parts[p], program, node, own, rows);
+  return is_ok;
 }
 
 /* Rows of classes that lie a pitch apart: each as a row, or each class as one. */
@@ -101,10 +130,28 @@ static bool score_rows(struct cuda_rows *rows, const struct linear_step *own, in
 }
 
 /* The chunks and all that can fail, before anything is added to the program. */
+static bool chunks_init(struct linear_step *own, struct backend_program *program, const struct node *node,
+                        int n_parts) {
+  const struct linear_sizes *sizes = &own->sizes;
+  int64_t rows = CHUNK_ELEMS / own->pitch / CHUNK_TILE * CHUNK_TILE, rest;
+  own->n_parts = n_parts;
+  rows = rows < CHUNK_TILE ? CHUNK_TILE : rows;
+  rows = rows < sizes->rows ? rows : sizes->rows;
+  own->chunks = (sizes->rows + rows - 1) / rows;
+  rest = sizes->rows % rows;
+  return chunk_init(&own->full, program, node, own, rows) &&
+         score_rows(&own->full.pass.rows, own, rows, false) &&
+         score_rows(&own->full.dbias.fold.rows, own, rows, true) &&
+         cuda_rows_init(&own->dbias.fold.rows, 1, 1, own->chunks, sizes->classes) &&
+         (rest == 0 || (chunk_init(&own->tail, program, node, own, rest) &&
+                        score_rows(&own->tail.pass.rows, own, rest, false) &&
+                        score_rows(&own->tail.dbias.fold.rows, own, rest, true)));
+}
+
 static bool linear_init(struct linear_step *own, struct backend_program *program, const struct node *node) {
   struct linear_sizes sizes = linear_sizes_of(cuda_view(program)->graph, node);
   struct cuda_folding folding = cuda_folding_of(FOLD_SUM, FINISH_A);
-  int64_t rows, rest;
+  bool is_split = sizes.is_transposed && sizes.classes >= SPLIT_MIN && sizes.classes % PITCH_TILE != 0;
   *own = (struct linear_step){.sizes = sizes,
                               .factor = cuda_factor_type(program),
                               .pitch = (sizes.classes + PITCH_TILE - 1) / PITCH_TILE * PITCH_TILE,
@@ -114,19 +161,9 @@ static bool linear_init(struct linear_step *own, struct backend_program *program
                               .workspace = -1,
                               .dbias_parts = -1,
                               .grads = {-1, -1, -1}};
-  rows = CHUNK_ELEMS / own->pitch / CHUNK_TILE * CHUNK_TILE;
-  rows = rows < CHUNK_TILE ? CHUNK_TILE : rows;
-  rows = rows < sizes.rows ? rows : sizes.rows;
-  own->chunks = (sizes.rows + rows - 1) / rows;
-  rest = sizes.rows % rows;
   own->full.dbias = own->tail.dbias = folding;
-  return sizes.classes <= CLASSES_MAX && chunk_init(&own->full, program, node, own, rows) &&
-         score_rows(&own->full.pass.rows, own, rows, false) &&
-         score_rows(&own->full.dbias.fold.rows, own, rows, true) &&
-         cuda_rows_init(&own->dbias.fold.rows, 1, 1, own->chunks, sizes.classes) &&
-         (rest == 0 || (chunk_init(&own->tail, program, node, own, rest) &&
-                        score_rows(&own->tail.pass.rows, own, rest, false) &&
-                        score_rows(&own->tail.dbias.fold.rows, own, rest, true)));
+  return sizes.classes <= CLASSES_MAX &&
+         ((is_split && chunks_init(own, program, node, PARTS_MAX)) || chunks_init(own, program, node, 1));
 }
 
 static void workspace_grow(size_t *size_bytes, const struct cuda_product *product) {
@@ -140,11 +177,12 @@ static void add_scratch(struct backend_program *program, struct cuda_step *step,
   size_t elems = (size_t)(own->full.rows * own->pitch), workspace = 0;
   int64_t blocks = own->full.pass.blocks * (own->chunks - 1);
   blocks += own->tail.rows ? own->tail.pass.blocks : own->full.pass.blocks;
-  for (int c = 0; c < 2; c++) {
-    workspace_grow(&workspace, chunks[c]->scores);
-    workspace_grow(&workspace, chunks[c]->dhidden);
-    workspace_grow(&workspace, chunks[c]->dweight);
-    workspace_grow(&workspace, chunks[c]->dweight_more);
+  for (int p = 0; p < 2 * PARTS_MAX; p++) {
+    const struct part *part = &chunks[p / PARTS_MAX]->parts[p % PARTS_MAX];
+    workspace_grow(&workspace, part->scores);
+    workspace_grow(&workspace, part->dhidden);
+    workspace_grow(&workspace, part->dweight);
+    workspace_grow(&workspace, part->dweight_more);
   }
   own->scores = own->dscores = cuda_scratch(program, step, elems * sizeof(float));
   if (own->factor == CUDA_BF16 && has_gradient(step->node))
@@ -227,32 +265,48 @@ static void fold_bias(const struct chunk_run *run, struct cuda_tensor dscores) {
   cuda_fold_launch(&fold, run->stream);
 }
 
-static int enqueue_chunk(const struct chunk_run *run, struct err *err) {
+/* The gradients of hidden and of weight, of the part's classes. */
+static int part_backward(const struct chunk_run *run, const struct part *part, struct err *err) {
   const struct linear_step *own = run->own;
   const struct cuda_step *step = run->step;
-  int64_t begin = run->first * own->sizes.features;
+  int64_t begin = run->first * own->sizes.features, of_weight = part->first * own->sizes.features;
   const void *hidden = part_of(step, own->hidden, own->factor, begin).data;
-  const void *weight = cuda_arg_tensor(step, own->weight).data;
-  struct cuda_tensor dscores = part_of(step, own->dscores, own->factor, 0);
-  struct cuda_product *dweight = run->index == 0 ? run->chunk->dweight : run->chunk->dweight_more;
-  struct cuda_product_io io = {.a = hidden, .b = weight, .out = cuda_arg_tensor(step, own->scores).data};
-  if (chunk_multiply(run, run->chunk->scores, io, err))
-    return err->code;
-  pass_over(run, dscores);
+  const void *dscores = part_of(step, own->dscores, own->factor, part->first).data;
   if (own->grads[LINEAR_HIDDEN] >= 0) {
     enum cuda_type type = step->args[own->grads[LINEAR_HIDDEN]].tensor.type;
-    io = (struct cuda_product_io){
-        .a = dscores.data, .b = weight, .out = part_of(step, own->grads[LINEAR_HIDDEN], type, begin).data};
-    if (chunk_multiply(run, run->chunk->dhidden, io, err))
+    struct cuda_product_io io = {.a = dscores,
+                                 .b = part_of(step, own->weight, own->factor, of_weight).data,
+                                 .out = part_of(step, own->grads[LINEAR_HIDDEN], type, begin).data};
+    if (chunk_multiply(run, part->dhidden, io, err))
       return err->code;
   }
   if (own->grads[LINEAR_WEIGHT] >= 0) {
-    io = (struct cuda_product_io){.a = own->sizes.is_transposed ? dscores.data : hidden,
-                                  .b = own->sizes.is_transposed ? hidden : dscores.data,
-                                  .out = step->args[own->grads[LINEAR_WEIGHT]].tensor.data};
-    if (chunk_multiply(run, dweight, io, err))
+    struct cuda_product_io io = {.a = own->sizes.is_transposed ? dscores : hidden,
+                                 .b = own->sizes.is_transposed ? hidden : dscores,
+                                 .out = part_of(step, own->grads[LINEAR_WEIGHT], CUDA_F32, of_weight).data};
+    return chunk_multiply(run, run->index == 0 ? part->dweight : part->dweight_more, io, err);
+  }
+  return ERR_OK;
+}
+
+static int enqueue_chunk(const struct chunk_run *run, struct err *err) {
+  const struct linear_step *own = run->own;
+  const struct cuda_step *step = run->step;
+  const void *hidden = part_of(step, own->hidden, own->factor, run->first * own->sizes.features).data;
+  struct cuda_tensor dscores = part_of(step, own->dscores, own->factor, 0);
+  for (int p = 0; p < own->n_parts; p++) {
+    const struct part *part = &run->chunk->parts[p];
+    struct cuda_product_io io = {
+        .a = hidden,
+        .b = part_of(step, own->weight, own->factor, part->first * own->sizes.features).data,
+        .out = part_of(step, own->scores, CUDA_F32, part->first).data};
+    if (chunk_multiply(run, part->scores, io, err))
       return err->code;
   }
+  pass_over(run, dscores);
+  for (int p = 0; p < own->n_parts; p++)
+    if (part_backward(run, &run->chunk->parts[p], err))
+      return err->code;
   if (own->grads[LINEAR_BIAS] >= 0)
     fold_bias(run, dscores);
   return cuda_check(step->node, cudaGetLastError(), "pass over scores", err);

@@ -41,9 +41,9 @@ const struct program_option server_program_options[] = {
      "over), "
      "executors=N (that compute for them: what is above waits in the queue), memory=SIZE (of servers, for "
      "runs "
-     "that are not over), store=SIZE (models and checkpoints) and uploads=N (submissions under way), "
-     "separated "
-     "by commas. Default: no limits."},
+     "that are not over), store=SIZE (models and checkpoints), uploads=N (submissions under way) "
+     "and data_root=PATH (the folder below the workers' --data-root in which all data of its runs lies; '*' "
+     "in it stands for the tenant's name), separated by commas. Default: no limits."},
     {"quotas", "FILE", SERVER_QUOTAS,
      "of a coordinator, in place of --quota: a file with a line TENANT:LIMITS for each tenant, read every "
      "second. "

@@ -90,6 +90,7 @@ static void worker_join_cluster(struct worker *worker) {
   hello.device = (char *)device->name;
   hello.executors = (uint32_t)worker_executors(options);
   hello.shm_host = shm_host;
+  hello.confines = true;
   hello.labels = options->labels.list;
   hello.n_labels = options->labels.n;
   if (worker->peers)

@@ -39,6 +39,13 @@ bool text_is_clean(const char *text) {
   return true;
 }
 
+bool path_climbs(const char *path) {
+  for (const char *part = path; part; part = strchr(part, '/') ? strchr(part, '/') + 1 : NULL)
+    if (strcmp(part, "..") == 0 || strncmp(part, "../", 3) == 0)
+      return true;
+  return false;
+}
+
 char *text_copy_clean(const char *text, size_t max_bytes) {
   char *copy = mem_new(strnlen(text, max_bytes) + 1);
   memcpy(copy, text, strnlen(text, max_bytes));

@@ -15,6 +15,9 @@ size_t text_character_size(const char *at);
  * protobuf. */
 bool text_is_clean(const char *text);
 
+/* Whether a part of the path is "..". */
+bool path_climbs(const char *path);
+
 /* A copy of at most max_bytes, where '?' stands for every byte that a clean text has not. Freed by the
  * caller. */
 char *text_copy_clean(const char *text, size_t max_bytes);

@@ -51,7 +51,7 @@ static int run(const char *path, const struct value *input, uint64_t samples, st
   struct column_form form;
   double best = 0;
   if (spec_read_file(path, &spec, err) || spec_check(spec, err) ||
-      dataset_open(spec, spec->data->train, &(struct data_root){"/", false}, &dataset, err))
+      dataset_open(spec, spec->data->train, &(struct data_root){.path = "/"}, &dataset, err))
     goto out;
   struct transforms transforms = {
       .list = spec->data->transforms, .n = spec->data->n_transforms, .is_training = true};

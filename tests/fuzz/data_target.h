@@ -96,7 +96,7 @@ static void data_open(const struct data_case *from) {
   Weir__RunSpec *spec = data_spec(from->source);
   struct format_source source = {"data.train", NULL, spec->data->train, spec->data->train};
   int n = 0;
-  if (data_folder_open(&(struct data_root){data_folder, false}, "", &source.folder, &err))
+  if (data_folder_open(&(struct data_root){.path = data_folder}, "", &source.folder, &err))
     abort();
   if (format_open(&source, columns, &n, &err) == 0)
     for (int c = 0; c < n; c++)

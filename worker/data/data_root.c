@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/base/memory.h"
+#include "common/base/text.h"
 #include "storage/file/file_store.h"
 
 enum { RACES_MAX = 64 };
@@ -19,9 +20,10 @@ struct data_folder {
   int holders; /* atomic */
   int root_fd;
   bool follows_links;
-  char *root;  /* --data-root, for messages */
-  char *below; /* data.root below it */
-  char *path;  /* both, for messages */
+  bool is_tenants; /* `root` is what the run's tenant has of --data-root; else that itself */
+  char *root;      /* for messages */
+  char *below;     /* data.root below it */
+  char *path;      /* both, for messages */
 };
 
 /* errno ENOSYS: the kernel has no openat2. A rename beside it may have it say EAGAIN. */
@@ -40,6 +42,11 @@ static int fail_open(const struct data_folder *folder, int errno_value, const ch
     return err_set(err, ERR_UNSUPPORTED,
                    "--data-root: this machine's kernel has no openat2, by which data is kept below it: Linux "
                    "5.6 or later is needed, and a sandbox that permits it");
+  if (errno_value == EXDEV && folder->is_tenants)
+    return err_set(err, ERR_INVALID,
+                   "%s: lies outside %s, the data_root of the run's tenant: a link leads there, and none is "
+                   "followed out of it",
+                   path, folder->root);
   if (errno_value == EXDEV)
     return err_set(
         err, ERR_INVALID,
@@ -115,13 +122,6 @@ static const char *behind(const char *root, const char *path) {
   return *path ? path : ".";
 }
 
-static bool climbs(const char *path) {
-  for (const char *part = path; part; part = strchr(part, '/') ? strchr(part, '/') + 1 : NULL)
-    if (strcmp(part, "..") == 0 || strncmp(part, "../", 3) == 0)
-      return true;
-  return false;
-}
-
 /* Without what says nothing: "./" and further slashes. Freed by the caller. */
 static char *tidied(const char *path) {
   char *copy = mem_strdup(path), *rest = copy, *part, *out = mem_new(strlen(path) + 2);
@@ -132,20 +132,65 @@ static char *tidied(const char *path) {
   return *out ? out : strcpy(out, ".");
 }
 
-/* The spec's data.root below the data root, as either is written or, of the data root, without links. */
-static int find_below(const struct data_root *root, const char *spec_root, char **out, struct err *err) {
-  const char *below = *spec_root ? spec_root : ".";
+/* What a path names below the root, as either is written or, of the root, without links. Freed by the caller;
+   NULL: it leads out of it. */
+static char *find_below(const char *root, const char *path) {
+  const char *below = *path ? path : ".";
   char real[PATH_MAX];
-  if (*spec_root == '/') {
-    below = behind(root->path, spec_root);
-    if (!below && realpath(root->path, real))
-      below = behind(real, spec_root);
+  if (*path == '/') {
+    below = behind(root, path);
+    if (!below && realpath(root, real))
+      below = behind(real, path);
   }
-  if (!below || (climbs(below) && root->follows_links))
-    return err_set(err, ERR_INVALID, "data.root: %s lies outside this worker's --data-root %s", spec_root,
-                   root->path);
-  *out = tidied(below);
-  return 0;
+  return below ? tidied(below) : NULL;
+}
+
+/* The spec's data.root below the folder's root. */
+static int find_spec_root(struct data_folder *folder, const char *spec_root, struct err *err) {
+  folder->below = find_below(folder->root, spec_root);
+  if (folder->below && !(path_climbs(folder->below) && (folder->follows_links || folder->is_tenants)))
+    return 0;
+  if (folder->is_tenants)
+    return err_set(err, ERR_INVALID, "data.root: %s lies outside %s, the data_root of the run's tenant",
+                   spec_root, folder->root);
+  return err_set(err, ERR_INVALID, "data.root: %s lies outside this worker's --data-root %s", spec_root,
+                 folder->root);
+}
+
+static char *joined(const char *root, const char *below) {
+  bool ends_in_slash = root[strlen(root) - 1] == '/';
+  return strcmp(below, ".") == 0 ? mem_strdup(root)
+                                 : mem_printf("%s%s%s", root, ends_in_slash ? "" : "/", below);
+}
+
+/* From now on the folder's root is what the run's tenant has of the data root. */
+static int confine(struct data_folder *folder, const char *tenants, struct err *err) {
+  static const char key[] = "data_root of the run's tenant";
+  char *below = find_below(folder->root, tenants), *path;
+  int fd, code = 0;
+  if (!below || path_climbs(below)) {
+    free(below);
+    return err_set(err, ERR_INVALID, "%s: %s lies outside this worker's --data-root %s", key, tenants,
+                   folder->root);
+  }
+  path = joined(folder->root, below);
+  fd = open_below(folder->root_fd, folder->root, folder->follows_links, below, O_PATH | O_DIRECTORY);
+  if (fd < 0 && errno == ENOENT)
+    code = err_set(err, ERR_NOT_FOUND, "%s: there is no folder %s on this worker", key, path);
+  else if (fd < 0 && (code = fail_open(folder, errno, path, err)) != ERR_UNSUPPORTED)
+    err_prefix(err, "%s", key);
+  if (fd >= 0) {
+    close(folder->root_fd);
+    free(folder->root);
+    folder->root_fd = fd;
+    folder->root = path;
+    folder->is_tenants = true;
+    folder->follows_links = false;
+  } else {
+    free(path);
+  }
+  free(below);
+  return code;
 }
 
 static int check_folder(const struct data_folder *folder, struct err *err) {
@@ -168,12 +213,10 @@ static int check_folder(const struct data_folder *folder, struct err *err) {
 /* The names of a folder whose root is open. */
 static int name_folder(struct data_folder *folder, const struct data_root *root, const char *spec_root,
                        struct err *err) {
-  if (find_below(root, spec_root, &folder->below, err))
+  bool is_confined = root->tenants && *root->tenants;
+  if ((is_confined && confine(folder, root->tenants, err)) || find_spec_root(folder, spec_root, err))
     return err->code;
-  folder->path = strcmp(folder->below, ".") == 0
-                     ? mem_strdup(root->path)
-                     : mem_printf("%s%s%s", root->path, root->path[strlen(root->path) - 1] == '/' ? "" : "/",
-                                  folder->below);
+  folder->path = joined(folder->root, folder->below);
   return 0;
 }
 
@@ -219,7 +262,7 @@ const char *data_folder_path(const struct data_folder *folder) {
 
 int data_folder_name(const struct data_folder *folder, const char *below, char path[PATH_MAX],
                      struct err *err) {
-  if (!*below || *below == '/' || climbs(below))
+  if (!*below || *below == '/' || path_climbs(below))
     return err_set(err, ERR_INVALID, "'%s' names no file below %s", below, folder->path);
   if ((size_t)snprintf(path, PATH_MAX, "%s/%s", folder->path, below) >= PATH_MAX)
     return err_set(err, ERR_INVALID, "the path of '%s' is too long", below);

@@ -12,6 +12,10 @@
 struct data_root {
   const char *path;   /* --data-root */
   bool follows_links; /* --follow-links: also those that lead out of it */
+  /* What the run's tenant has of it (LoadRun.data_root): relative to it, or absolute below it. The run's
+     files lie below that, and no link that leads out of that is followed, whatever follows_links. NULL, "":
+     all of it. */
+  const char *tenants;
 };
 
 /* What a worker looks at when it starts: the root is a folder, this kernel has openat2, and the root neither
@@ -25,8 +29,9 @@ int data_root_check(const struct data_root *root, const char *certificates, stru
    as in /proc, are never followed. No file of a file:// store is opened. Any thread. */
 struct data_folder;
 
-/* spec_root: absolute below the data root, or joined to it. Errors: INVALID (it lies outside, or is no
-   folder), NOT_FOUND, UNSUPPORTED (no openat2), IO, naming data.root. */
+/* spec_root: absolute below the data root, or joined to it; of a tenant's, the same of that. Errors: INVALID
+   (it lies outside, or is no folder), NOT_FOUND, UNSUPPORTED (no openat2), IO, naming data.root or the
+   tenant's data_root. */
 int data_folder_open(const struct data_root *root, const char *spec_root, struct data_folder **out,
                      struct err *err);
 struct data_folder *data_folder_get(struct data_folder *folder); /* one more holder */

@@ -42,8 +42,10 @@ static bool plan_of(const struct loaded *loaded, const Weir__LoadRun *load, stru
 
 bool run_fits(struct run *run, const Weir__LoadRun *load, const struct data_root *data_root) {
   struct plan plan;
+  struct data_root root = *data_root;
+  root.tenants = load->data_root;
   return is_same_model(run->load, load) && plan_of(&run->loaded, load, &plan) &&
-         has_same_data(&run->loaded, data_root);
+         has_same_data(&run->loaded, &root);
 }
 
 /* What it did as the run that it was. The loader reads nothing of the plan while it expects nothing. */

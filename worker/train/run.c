@@ -99,7 +99,8 @@ bool run_tell_again(struct run *run, const Weir__LoadRun *load, struct rpc_chann
   bool is_usable;
   pthread_mutex_lock(&run->lock);
   is_usable = run->phase != RUN_FAILED && (run->is_loaded || run->options.coordinator == coordinator) &&
-              load->stage_begin == run->load->stage_begin && load->stage_end == run->load->stage_end;
+              load->stage_begin == run->load->stage_begin && load->stage_end == run->load->stage_end &&
+              strcmp(load->data_root, run->load->data_root) == 0;
   run->is_muted = !is_usable;
   run->order_incarnation = load->incarnation;
   if (is_usable && run->is_loaded)
@@ -226,7 +227,10 @@ bool run_stop_but_data(struct run *run, const Weir__LoadRun *next, struct kept_d
   bool has_other_stages =
       next->stage_begin != run->load->stage_begin || next->stage_end != run->load->stage_end;
   *kept = NULL;
-  return run_end(run, has_other_stages && message_is_same(run->load->spec, next->spec) ? kept : NULL);
+  return run_end(run, has_other_stages && message_is_same(run->load->spec, next->spec) &&
+                              strcmp(next->data_root, run->load->data_root) == 0
+                          ? kept
+                          : NULL);
 }
 
 /* True if run_participate_locked has something to do. */
@@ -296,8 +300,10 @@ static void *run_main(void *argument) {
 }
 
 static struct load_options run_load_options(struct run *run) {
+  struct data_root data_root = run->options.data_root;
+  data_root.tenants = run->load->data_root;
   return (struct load_options){.coordinator = run->options.coordinator,
-                               .data_root = run->options.data_root,
+                               .data_root = data_root,
                                .backend = run->options.backend,
                                .executors = run->options.threads,
                                .readers = run->options.readers,

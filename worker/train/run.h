@@ -27,12 +27,12 @@ void run_mute(struct run *run);
 bool run_rest(struct run *run);
 
 /* It was ordered again, whatever the incarnation: RunLoaded is said again, or once it has loaded. False: it
-   has failed, or loads from another coordinator than this one, or other stages are wanted, and it is to be
-   started anew. */
+   has failed, or loads from another coordinator than this one, or other stages are wanted, or data below
+   another folder, and it is to be started anew. */
 bool run_tell_again(struct run *run, const Weir__LoadRun *load, struct rpc_channel *coordinator);
 
 /* Whether what has been loaded is what another order would load: the same programs of the same model, and
-   data that has not changed since. The run rests. */
+   data that has not changed since, which the order's tenant may read. The run rests. */
 bool run_fits(struct run *run, const Weir__LoadRun *load, const struct data_root *data_root);
 
 /* The run, which rests and fits the order, is the one that is ordered from now on; RunLoaded follows. False:

@@ -8,6 +8,7 @@
 #include "server/coordinator/core/join.h"
 #include "server/coordinator/core/settle.h"
 #include "server/coordinator/messages/orders.h"
+#include "server/coordinator/quotas/quota.h"
 #include "server/coordinator/quarantine/quarantine.h"
 #include "server/coordinator/recovery/recovery.h"
 #include "server/coordinator/reissue/reissue.h"
@@ -162,7 +163,10 @@ static void take_event(struct coordinator *coordinator, const struct coordinator
     coordinator_commit_finished(coordinator, &event->checkpoint);
     break;
   case EVENT_CHECKPOINT_DROPPED: /* it left the run's list when it was ordered */
-  case EVENT_QUOTAS:             /* settling goes by them */
+    break;
+  case EVENT_QUOTAS: /* settling goes by them */
+    for (int i = 0; i < coordinator->n_runs; i++)
+      quota_confine(coordinator, coordinator->runs[i]);
     break;
   case EVENT_STORE:
     coordinator_store_told(coordinator, event->store_message);

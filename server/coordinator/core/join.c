@@ -154,6 +154,8 @@ static struct member *member_new(struct coordinator *coordinator, uint64_t key, 
   coordinator->n_tied += *member->tenant != 0;
   member->is_foreign = hello->role == WEIR__ROLE__WORKER && hello->foreign;
   coordinator->n_foreign += member->is_foreign;
+  member->confines = hello->confines || hello->role != WEIR__ROLE__WORKER;
+  coordinator->n_unconfining += !member->confines;
   member->labels = labels_copy((struct labels){hello->labels, hello->n_labels});
   member->memory_bytes = hello->memory_bytes;
   member->is_draining = hello->role == WEIR__ROLE__SERVER && hello->draining;
@@ -263,6 +265,7 @@ void coordinator_member_left(struct coordinator *coordinator, struct member *mem
   coordinator->n_bounded -= member->memory_bytes > 0;
   coordinator->n_tied -= *member->tenant != 0;
   coordinator->n_foreign -= member->is_foreign;
+  coordinator->n_unconfining -= !member->confines;
   coordinator->is_members_due = true;
   if (member->role == WEIR__ROLE__WORKER)
     coordinator_worker_past(coordinator, member);

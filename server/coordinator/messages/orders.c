@@ -6,6 +6,7 @@
 
 #include "common/base/memory.h"
 #include "server/coordinator/messages/record.h"
+#include "server/coordinator/quotas/quota.h"
 #include "server/coordinator/state/action.h"
 #include "server/coordinator/state/assignment.h"
 #include "server/coordinator/state/member.h"
@@ -118,8 +119,12 @@ static Weir__LoadRun *order_load(struct coordinator *coordinator, const struct r
 
 void coordinator_order_load(struct coordinator *coordinator, const struct seat *seat) {
   Weir__LoadRun *load = order_load(coordinator, seat->run, seat->worker);
+  char *data_root =
+      quota_data_root(coordinator->options.quotas, seat->run->tenant, &coordinator->actions->arena);
   load->stage_begin = seat->stages.begin;
   load->stage_end = seat->stages.end;
+  if (data_root)
+    load->data_root = data_root;
   if (seat->stages.begin < seat->stages.end) {
     load->peer_key.len = TICKET_KEY_BYTES;
     load->peer_key.data = arena_new(&coordinator->actions->arena, TICKET_KEY_BYTES);

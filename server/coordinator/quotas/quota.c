@@ -8,6 +8,7 @@
 
 #include "common/base/memory.h"
 #include "common/base/size.h"
+#include "common/base/text.h"
 #include "server/coordinator/state/options.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
@@ -27,7 +28,7 @@ static const struct {
     {"uploads", false, "submit again when one of them has come"},
 };
 
-static int set_limit(struct quota *quota, const char *text, struct err *err);
+static int set_part(struct quota *quota, const char *text, struct err *err);
 
 static struct quota *find_row(const struct quotas *quotas, const char *tenant) {
   for (int i = 0; i < quotas->n; i++)
@@ -39,7 +40,7 @@ static struct quota *find_row(const struct quotas *quotas, const char *tenant) {
 int quotas_add(struct quotas *quotas, const char *text, struct err *err) {
   const char *colon = strchr(text, ':');
   char *copy, *rest, *part;
-  struct quota row;
+  struct quota row = {.data_root = NULL};
   if (!colon || colon == text || !colon[1])
     return err_set(err, ERR_INVALID,
                    "'%.100s' is no quota: TENANT:runs=N,executors=N,memory=SIZE,... is wanted", text);
@@ -57,12 +58,27 @@ int quotas_add(struct quotas *quotas, const char *text, struct err *err) {
     err_set(err, ERR_INVALID, "the tenant '%s' has quotas already: give all of them at once", row.tenant);
   rest = copy + (colon - text) + 1;
   while (!err->code && (part = strsep(&rest, ",")))
-    set_limit(&row, part, err);
+    set_part(&row, part, err);
   free(copy);
-  if (err->code)
+  if (err->code) {
+    free(row.data_root);
     return err->code;
+  }
   array_reserve((void **)&quotas->rows, &quotas->capacity, quotas->n, sizeof *quotas->rows);
   quotas->rows[quotas->n++] = row;
+  return 0;
+}
+
+/* What a worker would refuse later is refused here: "..". */
+static int set_data_root(struct quota *quota, const char *path, struct err *err) {
+  if (quota->data_root)
+    return err_set(err, ERR_INVALID, "data_root is there twice");
+  if (!*path || !text_is_clean(path) || path_climbs(path))
+    return err_set(err, ERR_INVALID,
+                   "data_root: '%.200s' is no folder below the workers' --data-root: a path without '..' is "
+                   "wanted, from there or absolute",
+                   path);
+  quota->data_root = mem_strdup(path);
   return 0;
 }
 
@@ -77,8 +93,10 @@ static int set_limit(struct quota *quota, const char *text, struct err *err) {
          (strlen(kinds[kind].name) != length || strncmp(kinds[kind].name, text, length) != 0))
     kind++;
   if (kind == QUOTA_KINDS || !equals)
-    return err_set(err, ERR_INVALID,
-                   "'%.60s': there are runs=N, executors=N, memory=SIZE, store=SIZE and uploads=N", text);
+    return err_set(
+        err, ERR_INVALID,
+        "'%.60s': there are runs=N, executors=N, memory=SIZE, store=SIZE, uploads=N and data_root=PATH",
+        text);
   if (quota->limits[kind] != QUOTA_NONE)
     return err_set(err, ERR_INVALID, "%s is there twice", kinds[kind].name);
   errno = 0;
@@ -95,7 +113,16 @@ static int set_limit(struct quota *quota, const char *text, struct err *err) {
   return 0;
 }
 
+static int set_part(struct quota *quota, const char *text, struct err *err) {
+  static const char key[] = "data_root=";
+  if (strncmp(text, key, sizeof key - 1) == 0)
+    return set_data_root(quota, text + sizeof key - 1, err);
+  return set_limit(quota, text, err);
+}
+
 void quotas_fini(struct quotas *quotas) {
+  for (int i = 0; i < quotas->n; i++)
+    free(quotas->rows[i].data_root);
   free(quotas->rows);
   *quotas = (struct quotas){0};
 }
@@ -106,11 +133,32 @@ void quotas_move(struct quotas *to, struct quotas *from) {
     *from = (struct quotas){0};
 }
 
-uint64_t quota_limit(const struct quotas *quotas, const char *tenant, enum quota_kind kind) {
+/* NULL: it has none. */
+static const struct quota *row_of(const struct quotas *quotas, const char *tenant) {
   const struct quota *row = quotas ? find_row(quotas, tenant) : NULL;
-  if (quotas && !row)
-    row = find_row(quotas, "*");
+  return quotas && !row ? find_row(quotas, "*") : row;
+}
+
+uint64_t quota_limit(const struct quotas *quotas, const char *tenant, enum quota_kind kind) {
+  const struct quota *row = row_of(quotas, tenant);
   return row ? row->limits[kind] : QUOTA_NONE;
+}
+
+char *quota_data_root(const struct quotas *quotas, const char *tenant, struct arena *arena) {
+  const struct quota *row = row_of(quotas, tenant);
+  char *path = NULL, *copy, *rest, *part;
+  if (!row || !row->data_root)
+    return NULL;
+  rest = copy = mem_strdup(row->data_root);
+  while ((part = strsep(&rest, "*")))
+    path = path ? arena_printf(arena, "%s%s%s", path, tenant, part) : arena_strdup(arena, part);
+  free(copy);
+  return path;
+}
+
+void quota_confine(const struct coordinator *coordinator, struct run *run) {
+  const struct quota *row = row_of(coordinator->options.quotas, run->tenant);
+  run->is_confined = row && row->data_root;
 }
 
 /* "1234567890 bytes", "8" */

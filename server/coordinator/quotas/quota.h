@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/base/memory.h"
 #include "common/certs/names.h"
 
 struct coordinator;
@@ -25,6 +26,7 @@ enum quota_kind {
 struct quota {
   char tenant[CERT_WORD_SIZE]; /* "*": each that has no row of its own */
   uint64_t limits[QUOTA_KINDS];
+  char *data_root; /* as it was given; NULL: none */
 };
 
 /* Zeroed before first use. */
@@ -33,14 +35,20 @@ struct quotas {
   int n, capacity;
 };
 
-/* Takes one of --quota: "vision:runs=4,executors=8,memory=8GB,store=100GB,uploads=2", or of "*". Errors:
-   INVALID. */
+/* Takes one of --quota: "vision:runs=4,executors=8,memory=8GB,store=100GB,uploads=2,data_root=vision", or of
+   "*". Errors: INVALID. */
 int quotas_add(struct quotas *quotas, const char *text, struct err *err);
 void quotas_fini(struct quotas *quotas);
 void quotas_move(struct quotas *to, struct quotas *from); /* from, which may be NULL, has none then */
 
 /* quotas NULL: there are none. */
 uint64_t quota_limit(const struct quotas *quotas, const char *tenant, enum quota_kind kind);
+/* The folder below the workers' data roots to which the tenant's runs are confined, with its name for each
+   '*' that it was given with. In the arena; NULL: they are not. */
+char *quota_data_root(const struct quotas *quotas, const char *tenant, struct arena *arena);
+/* Says of the run whether it is confined, by the quotas that there are now. */
+void quota_confine(const struct coordinator *coordinator, struct run *run);
+
 /* Whether the tenant, which uses so much, may have more. Errors: QUOTA with both, and what to do. */
 struct quota_use {
   uint64_t used, more;

@@ -13,6 +13,7 @@
 #include "common/base/text.h"
 #include "server/coordinator/messages/info.h"
 #include "server/coordinator/messages/orders.h"
+#include "server/coordinator/quotas/quota.h"
 #include "server/coordinator/runs/checkpoints.h"
 #include "server/coordinator/state/action.h"
 #include "server/coordinator/state/event.h"
@@ -159,6 +160,7 @@ void coordinator_run_add(struct coordinator *coordinator, struct run *run) {
   array_reserve((void **)&coordinator->runs, &coordinator->runs_capacity, coordinator->n_runs,
                 sizeof *coordinator->runs);
   coordinator->runs[coordinator->n_runs++] = run;
+  quota_confine(coordinator, run);
 }
 
 void coordinator_run_forgotten(struct coordinator *coordinator, const char *id) {

@@ -67,6 +67,10 @@ char *coordinator_worker_mismatch(const struct run *run, const struct member *wo
         "%s (%s) is another program than weir-worker: it may compute whole models alone, of runs with "
         "train.deterministic false, whose gradients are not late",
         worker->id, worker->host);
+  if (run->is_confined && !worker->confines)
+    return mem_printf(
+        "%s (%s) keeps no run's files below its tenant's data_root: a newer weir-worker is needed",
+        worker->id, worker->host);
   if (!sweep || !sweep->fingerprint || strcmp(worker->fingerprint, sweep->fingerprint) == 0)
     return NULL;
   return mem_printf(
@@ -77,6 +81,8 @@ char *coordinator_worker_mismatch(const struct run *run, const struct member *wo
 
 bool coordinator_worker_fits(const struct run *run, const struct member *worker) {
   const struct sweep_kind *sweep = sweep_kind_of(run);
+  if (run->is_confined && !worker->confines)
+    return false;
   if (worker->is_foreign)
     return coordinator_admits_foreign(run);
   return !sweep || !sweep->fingerprint || strcmp(worker->fingerprint, sweep->fingerprint) == 0;
@@ -97,5 +103,5 @@ void coordinator_find_strangers(struct coordinator *coordinator, struct member *
 bool coordinator_is_choosy(const struct coordinator *coordinator, const struct run *run) {
   const struct sweep_kind *sweep = sweep_kind_of(run);
   return coordinator->n_tied > 0 || coordinator->n_foreign > 0 || coordinator_required(run).n > 0 ||
-         (sweep && sweep->has_strangers);
+         (sweep && sweep->has_strangers) || (run->is_confined && coordinator->n_unconfining > 0);
 }

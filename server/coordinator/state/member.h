@@ -38,6 +38,7 @@ struct member {
 
   uint64_t memory_bytes; /* servers: what runs may take of its memory; 0: no bound */
   bool is_foreign;       /* workers: another program than weir-worker computes */
+  bool confines;         /* workers: it opens a run's files below its tenant's data root alone */
   bool is_draining;      /* servers: it is given no more blocks, and those that it has move to others */
 
   enum worker_state state;       /* workers: what follows */

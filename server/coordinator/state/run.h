@@ -78,6 +78,7 @@ struct claim {
 struct run {
   char *id;
   char *tenant;                        /* whose it is */
+  bool is_confined;                    /* its tenant has a data root of its own (quota.h) */
   unsigned char key[TICKET_KEY_BYTES]; /* by which tickets of the run are made */
   Weir__RunSpec *spec;
   uint64_t model_bytes;

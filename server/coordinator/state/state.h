@@ -37,6 +37,7 @@ struct coordinator {
   int n_bounded;         /* servers that say what runs may take of their memory */
   int n_tied;            /* workers that are one tenant's */
   int n_foreign;         /* workers that are other programs */
+  int n_unconfining;     /* workers that are not for runs of tenants with a data root */
   bool has_tenants;      /* there were runs of several */
   uint32_t servers_seen, workers_seen;
   struct quarantines quarantines;

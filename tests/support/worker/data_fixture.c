@@ -1,6 +1,6 @@
 #include "tests/support/worker/data_fixture.h"
 
-const struct data_root everything = {"/", false};
+const struct data_root everything = {.path = "/"};
 
 int bind_column(const struct dataset *dataset, const char *name, const struct training_input *input,
                 struct column_form *form, struct err *err) {

@@ -162,7 +162,7 @@ void fixture_load(struct worker_fixture *f, const struct backend_def *backend, i
   f->run = run_start(&(struct run_options){.client = f->client,
                                            .coordinator = f->channel,
                                            .backend = backend,
-                                           .data_root = {"/", false},
+                                           .data_root = {.path = "/"},
                                            .threads = threads,
                                            .parked_max = f->parked_max,
                                            .question_ms = f->question_ms,

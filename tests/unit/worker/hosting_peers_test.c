@@ -44,7 +44,7 @@ static int start(void **state) {
   r->device = (struct device_choice){.backend = backend_find("ref"), .name = "cpu"};
   r->hosting = hosting_new(&(struct hosting_options){.client = r->f[0]->client,
                                                      .device = &r->device,
-                                                     .data_root = {"/", false},
+                                                     .data_root = {.path = "/"},
                                                      .executors = 1,
                                                      .readers = 1,
                                                      .send = on_send,

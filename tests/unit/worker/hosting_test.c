@@ -131,7 +131,7 @@ static void host(struct runs *r, const struct backend_def *backend, int executor
   r->device = (struct device_choice){.backend = backend, .name = "cpu"};
   r->hosting = hosting_new(&(struct hosting_options){.client = r->f[0]->client,
                                                      .device = &r->device,
-                                                     .data_root = {"/", false},
+                                                     .data_root = {.path = "/"},
                                                      .executors = executors,
                                                      .readers = 1,
                                                      .memory_bytes = memory_bytes,

@@ -59,6 +59,12 @@ static void what_is_no_quota_is_refused_with_what_is_wrong(void **state) {
                                         {"vision:runs=99999999999999999999", "is not a number"},
                                         {"vision:store=much", "'much' is not an amount"},
                                         {"vision:runs=1,runs=2", "runs is there twice"},
+                                        {"vision:data_root=", "data_root: '' is no folder"},
+                                        {"vision:data_root=../b", "'../b' is no folder below the workers'"},
+                                        {"vision:data_root=a/../..", "is no folder below the workers'"},
+                                        {"vision:data_root=a\nb", "is no folder below the workers'"},
+                                        {"vision:data_root=a,data_root=b", "data_root is there twice"},
+                                        {"vision:data_root=a,runs=x", "'x' is not a number"},
                                         {"nlp:runs=1", "'nlp' has quotas already"}};
   static const char *const texts[] = {"nlp:runs=2"};
   struct quotas quotas = quotas_from(texts, 1);

@@ -22,7 +22,8 @@
 
 #include "common/base/memory.h"
 
-static char top[64]; /* data/ is the data root, out/ lies beside it */
+static char top[64];        /* data/ is the data root, out/ lies beside it */
+static const char *tenants; /* what the run's tenant has of it */
 
 static char *path_of(const char *name) {
   static char path[8][PATH_MAX];
@@ -46,6 +47,7 @@ static void make_link(const char *target, const char *name) {
 static int setup(void **state) {
   static const char *const folders[] = {"data", "data/set", "data/set/in", "out", "out/certs"};
   (void)state;
+  tenants = NULL;
   strcpy(top, "/tmp/weir-root-XXXXXX");
   assert_non_null(mkdtemp(top));
   for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
@@ -66,7 +68,7 @@ static int teardown(void **state) {
 
 /* What a file that a spec with this data.root names holds; a word of the error where it is refused. */
 static void expect(const char *spec_root, const char *file, bool follows_links, const char *wanted) {
-  struct data_root root = {path_of("data"), follows_links};
+  struct data_root root = {.path = path_of("data"), .follows_links = follows_links, .tenants = tenants};
   struct data_folder *folder;
   struct err err = ERR_NONE;
   char path[PATH_MAX], content[2] = "";
@@ -132,8 +134,74 @@ static void links_that_lead_out_are_followed_only_where_the_worker_says_so(void 
   expect("", "folder/secret", true, "s");
 }
 
+/* "set" is the tenant's, by its path from the data root, by an absolute one, and by a link. */
+static void a_tenants_files_lie_below_its_own_root(void **state) {
+  char absolute[PATH_MAX];
+  const char *const ways[] = {"set", "./set//", absolute, "inner"};
+  (void)state;
+  strcpy(absolute, path_of("data/set"));
+  make("data/set/in/b", "b");
+  make_link("set", "data/inner");
+  for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    tenants = ways[i];
+    expect("", "a", false, "a");
+    expect(".", "in/b", true, "b");
+    expect("in", "b", false, "b");
+    expect(path_of("data/set/in"), "b", false, "b");
+    expect("none", "b", false, "there is no folder");
+    expect("set", "a", false, "there is no folder");
+  }
+}
+
+static void nothing_leads_out_of_a_tenants_root(void **state) {
+  static const char outside[] = "the data_root of the run's tenant";
+  (void)state;
+  make("data/set2", "2");
+  make_link("../other", "data/set/up");
+  make_link(path_of("data/other"), "data/set/absolute");
+  make_link("..", "data/set/folder");
+  make_link("a", "data/set/within");
+  tenants = "set";
+  for (int i = 0; i < 2; i++) {
+    bool follows_links = i > 0;
+    expect("", "within", follows_links, "a");
+    expect("..", "other", follows_links, outside);
+    expect("in/../..", "other", follows_links, outside);
+    expect("in/..", "a", follows_links, outside);
+    expect(path_of("data"), "other", follows_links, outside);
+    expect(path_of("data/set/../../data"), "other", follows_links, outside);
+    expect(path_of("data/set2"), "2", follows_links, outside);
+    expect("/", "etc/passwd", follows_links, outside);
+    expect("", "../other", follows_links, "names no file below");
+    expect("", path_of("data/other"), follows_links, "names no file below");
+    expect("", "up", follows_links, outside);
+    expect("", "absolute", follows_links, outside);
+    expect("folder", "other", follows_links, outside);
+    expect("", "folder/other", follows_links, outside);
+  }
+}
+
+static void a_tenants_root_lies_below_that_of_the_worker(void **state) {
+  (void)state;
+  make_link("../out", "data/way");
+  make_link("/proc/self/root", "data/root");
+  tenants = "../out";
+  expect("", "secret", false, "data_root of the run's tenant: ../out lies outside this worker's --data-root");
+  tenants = path_of("out");
+  expect("", "secret", true, "lies outside this worker's --data-root");
+  tenants = "none";
+  expect("", "a", false, "data_root of the run's tenant: there is no folder");
+  tenants = "other";
+  expect("", "a", false, "Not a directory");
+  tenants = "root/tmp";
+  expect("", "a", true, "Too many levels");
+  tenants = "way"; /* whoever administers the worker may have put the link there */
+  expect("", "secret", false, "--follow-links");
+  expect("", "secret", true, "s");
+}
+
 static void links_that_the_kernel_makes_up_are_never_followed(void **state) {
-  struct data_root root = {"/", false};
+  struct data_root root = {.path = "/"};
   struct data_folder *folder;
   struct err err = ERR_NONE;
   char path[PATH_MAX];
@@ -150,7 +218,7 @@ static void links_that_the_kernel_makes_up_are_never_followed(void **state) {
 }
 
 static void listing_and_looking_follow_the_same_rules(void **state) {
-  struct data_root root = {path_of("data"), false};
+  struct data_root root = {.path = path_of("data")};
   struct data_folder *folder;
   struct stat status;
   struct err err = ERR_NONE;
@@ -172,7 +240,7 @@ static void listing_and_looking_follow_the_same_rules(void **state) {
 }
 
 static void the_root_itself_may_be_a_link(void **state) {
-  struct data_root root = {path_of("way"), false};
+  struct data_root root = {.path = path_of("way")};
   const char *const ways[] = {"set", path_of("way/set"), path_of("data/set")};
   char path[PATH_MAX];
   (void)state;
@@ -226,7 +294,7 @@ static void the_folder_of_certificates_lies_elsewhere(void **state) {
   make_link("data/certs", "certs");
   make_link("out", "way");
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    struct data_root root = {path_of(rows[i].root), true};
+    struct data_root root = {.path = path_of(rows[i].root), .follows_links = true};
     struct err err = ERR_NONE;
     int code = data_root_check(&root, path_of(rows[i].certificates), &err);
     if (code != (rows[i].is_refused ? ERR_INVALID : 0) || (code && !strstr(err.text, "must lie apart")))
@@ -252,7 +320,7 @@ static void a_kernel_without_openat2_is_told_and_nothing_is_opened(void **state)
   pid_t child = fork();
   (void)state;
   if (child == 0) {
-    struct data_root root = {path_of("data"), false};
+    struct data_root root = {.path = path_of("data")};
     struct data_folder *folder;
     struct err err = ERR_NONE, later = ERR_NONE;
     if (!forbid_openat2())
@@ -273,6 +341,9 @@ int main(void) {
       TEST(files_are_found_below_the_root),
       TEST(names_that_lead_out_are_refused),
       TEST(links_that_lead_out_are_followed_only_where_the_worker_says_so),
+      TEST(a_tenants_files_lie_below_its_own_root),
+      TEST(nothing_leads_out_of_a_tenants_root),
+      TEST(a_tenants_root_lies_below_that_of_the_worker),
       TEST(links_that_the_kernel_makes_up_are_never_followed),
       TEST(listing_and_looking_follow_the_same_rules),
       TEST(the_root_itself_may_be_a_link),

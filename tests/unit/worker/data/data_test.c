@@ -82,14 +82,14 @@ static void the_data_root_confines_a_spec(void **state) {
   struct dataset *dataset;
   Weir__RunSpec *spec = idx_spec("images", "labels");
   (void)state;
-  assert_int_equal(dataset_open(spec, spec->data->train, &(struct data_root){"/usr", false}, &dataset, &err),
+  assert_int_equal(dataset_open(spec, spec->data->train, &(struct data_root){.path = "/usr"}, &dataset, &err),
                    ERR_INVALID);
   assert_non_null(strstr(err.text, "outside"));
   assert_int_equal(
-      dataset_open(spec, spec->data->train, &(struct data_root){idx_folder(), false}, &dataset, &err), 0);
+      dataset_open(spec, spec->data->train, &(struct data_root){.path = idx_folder()}, &dataset, &err), 0);
   dataset_close(dataset);
   assert_int_equal(
-      dataset_open(spec, spec->data->train, &(struct data_root){"/no-such-root", false}, &dataset, &err),
+      dataset_open(spec, spec->data->train, &(struct data_root){.path = "/no-such-root"}, &dataset, &err),
       ERR_NOT_FOUND);
   spec_free(spec);
 }

@@ -98,7 +98,7 @@ static void try_row(const struct row *row, const char *secret) {
   const Weir__DataSource *source = spec->data->eval ? spec->data->eval : spec->data->train;
   struct dataset *dataset = NULL;
   struct err err = ERR_NONE;
-  if (dataset_open(spec, source, &(struct data_root){"/", false}, &dataset, &err) == 0)
+  if (dataset_open(spec, source, &(struct data_root){.path = "/"}, &dataset, &err) == 0)
     bind_column(dataset, row->column, &err);
   n_errors += err.code != 0;
   assert_silent(err.text, secret);

@@ -32,7 +32,7 @@ static void load_on(struct worker_fixture *f, const struct backend_def *def, int
   f->run = run_start(&(struct run_options){.client = f->client,
                                            .coordinator = f->channel,
                                            .backend = def,
-                                           .data_root = {"/", false},
+                                           .data_root = {.path = "/"},
                                            .threads = n_devices,
                                            .question_ms = WEEK_MS,
                                            .silent_ms = WEEK_MS,

@@ -133,7 +133,7 @@ static struct run *start_run(struct worker_fixture *f) {
   struct run_options options = {.client = f->client,
                                 .coordinator = f->channel,
                                 .backend = &backend,
-                                .data_root = {"/", false},
+                                .data_root = {.path = "/"},
                                 .threads = 1,
                                 .devices = devices,
                                 .n_devices = 1,

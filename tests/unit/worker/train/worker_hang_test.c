@@ -62,7 +62,7 @@ static void load(struct worker_fixture *f, int threads, int end_ms) {
   f->run = run_start(&(struct run_options){.client = f->client,
                                            .coordinator = f->channel,
                                            .backend = &backend,
-                                           .data_root = {"/", false},
+                                           .data_root = {.path = "/"},
                                            .threads = threads,
                                            .question_ms = WEEK_MS,
                                            .end_ms = end_ms,

@@ -167,7 +167,7 @@ static void load_without_room(struct worker_fixture *f) {
   f->run = run_start(&(struct run_options){.client = f->client,
                                            .coordinator = f->channel,
                                            .backend = backend_find("ref"),
-                                           .data_root = {"/", false},
+                                           .data_root = {.path = "/"},
                                            .threads = 1,
                                            .devices = &device,
                                            .n_devices = 1,

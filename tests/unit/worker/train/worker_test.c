@@ -43,7 +43,7 @@ static int start(void **state) {
   process->coordinator.model = process->f->onnx;
   process->coordinator.model_bytes = process->f->onnx_bytes;
   process->options = (struct worker_options){.coordinator = process->coordinator.target,
-                                             .data_root = {"/", false},
+                                             .data_root = {.path = "/"},
                                              .device = {.backend = backend_find("ref"), .name = "cpu"},
                                              .threads = 2,
                                              .leave_ms = WEEK_MS};

@@ -45,6 +45,10 @@ void rpc_client_set_insecure(struct rpc_client *client) {
   client->security.is_insecure = true;
 }
 
+int rpc_client_threads(const struct rpc_client *client) {
+  return client->n_queues;
+}
+
 void rpc_client_free(struct rpc_client *client) {
   for (int i = 0; i < client->n_queues; i++) {
     rpc_queue_stop(&client->queues[i]);

@@ -12,7 +12,8 @@ struct rpc_channel;
 /* tls: of all its channels; NULL: they are plaintext, and lead to this machine alone. */
 struct rpc_client *rpc_client_new(int threads, const struct rpc_tls *tls);
 void rpc_client_set_insecure(
-    struct rpc_client *client);                  /* plaintext may lead beyond it; before any channel */
+    struct rpc_client *client); /* plaintext may lead beyond it; before any channel */
+int rpc_client_threads(const struct rpc_client *client);
 void rpc_client_free(struct rpc_client *client); /* all calls must have ended, all channels be closed */
 
 /* What the other end of a channel is, as its certificate must say; without TLS nobody asks. */

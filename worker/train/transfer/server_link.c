@@ -13,11 +13,19 @@ enum { SENDING_MAX = 16, PARKED_MAX = 64, LOG_PAUSE_MS = 5000 };
 
 static void link_start_queued_locked(struct server_link *link);
 
+/* So many that all threads of the client have work where there are few servers. */
+static int channels_of(const struct transfers_options *options) {
+  int channels = options->n_servers > 0 ? rpc_client_threads(options->client) / (int)options->n_servers : 0;
+  channels = channels < LINK_CHANNELS_MAX ? channels : LINK_CHANNELS_MAX;
+  return channels > LINK_CHANNELS_MIN ? channels : LINK_CHANNELS_MIN;
+}
+
 void server_link_init(struct server_link *link, const Weir__Endpoint *server) {
   struct rpc_client *client = link->options->client;
   link->id = mem_strdup(server->id);
   link->address = mem_strdup(server->address);
-  for (int i = 0; i < LINK_CHANNELS; i++)
+  link->n_channels = channels_of(link->options);
+  for (int i = 0; i < link->n_channels; i++)
     link->channels[i] = rpc_channel_open(client, server->address, PEER_SERVER);
   link->question =
       (struct link_question){.link = link, .channel = rpc_channel_open(client, server->address, PEER_SERVER)};
@@ -81,7 +89,7 @@ void server_link_fini(struct server_link *link) {
     pthread_cond_wait(&link->changed, &link->lock);
   pthread_mutex_unlock(&link->lock);
   link_share_end(&link->share);
-  for (int i = 0; i < LINK_CHANNELS; i++)
+  for (int i = 0; i < link->n_channels; i++)
     rpc_channel_close(link->channels[i]);
   rpc_channel_close(link->question.channel);
   for (int i = 0; i < link->n_all; i++)
@@ -249,7 +257,7 @@ static void link_start_queued_locked(struct server_link *link) {
     transfer->request = (struct rpc_request){.on_sent = on_sent, .on_done = on_done};
     link->sending++;
     transfer->share = link_share_get(&link->share, &transfer->share_id);
-    transfer_send(transfer, link->options, link->channels[link->turn++ % LINK_CHANNELS]);
+    transfer_send(transfer, link->options, link->channels[link->turn++ % (unsigned)link->n_channels]);
   }
 }
 
@@ -307,7 +315,7 @@ bool server_link_is_reached(struct server_link *link) {
   pthread_mutex_lock(&link->lock);
   is_reached = link_reach_is_fresh(&link->reach, clock_now_ns());
   pthread_mutex_unlock(&link->lock);
-  for (int i = 0; is_reached && i < LINK_CHANNELS; i++)
+  for (int i = 0; is_reached && i < link->n_channels; i++)
     if (rpc_channel_is_connected(link->channels[i]))
       return true;
   return is_reached && rpc_channel_is_connected(link->question.channel);

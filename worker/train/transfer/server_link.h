@@ -9,7 +9,7 @@
 #include "worker/train/transfer/link_share.h"
 #include "worker/train/transfer/transfer.h"
 
-enum { LINK_CHANNELS = 2 };
+enum { LINK_CHANNELS_MIN = 2, LINK_CHANNELS_MAX = 8 };
 
 struct transfer_list {
   struct transfer *first, *last;
@@ -30,7 +30,8 @@ struct server_link {
   struct transfers *transfers;
   char *id, *address;
   struct link_share share;
-  struct rpc_channel *channels[LINK_CHANNELS];
+  struct rpc_channel *channels[LINK_CHANNELS_MAX];
+  int n_channels;
 
   pthread_mutex_t lock; /* what follows */
   pthread_cond_t changed;

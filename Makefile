@@ -214,7 +214,7 @@ build/tune/.done: tests/bench/tune_requirements.txt
 
 bench: deps-check ## training, push-pull and checkpoints, each beside its alternative (LARGE=1: a 4 GB checkpoint)
 	@$(MAKE) --no-print-directory -j$$(nproc) all $(BENCHES) $(if $(filter search,$(PARTS)),build/search/.done) \
-	  $(if $(filter tune,$(PARTS)),build/tune/.done)
+	  $(if $(filter tune,$(PARTS)),build/tune/.done) $(if $(filter dashboard,$(or $(PARTS),dashboard)),build/venv/.done)
 	@WEIR_BUILD_DIR=$(B) python3 tests/bench/bench.py $(if $(LARGE),large,$(PARTS))
 
 chaos: deps-check ## kill, freeze and break everything, power cuts too, and compare every bit (SEEDS="1 2 3")

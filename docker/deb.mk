@@ -29,4 +29,8 @@ deb-check: deb ## the package in a fresh Debian, as root: installed, a run on it
 	$(call install,debootstrap systemd-container)
 	@WEIR_BUILD_DIR=$(B) python3 tests/package/deb_check.py
 
-.PHONY: deb deb-check
+first-run: deb ## docs/FIRST_RUN.md anew: its commands in a fresh Debian, as root (downloads PyTorch)
+	$(call install,debootstrap systemd-container)
+	@WEIR_BUILD_DIR=$(B) python3 tests/package/first_run.py
+
+.PHONY: deb deb-check first-run

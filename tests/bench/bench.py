@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
 the same run. With names of parts, only those: training, engine, optimizers, data, data-plane, checkpoints, collective,
-groups, turns, starts, fork, crowd, shares, coordinator, tls, straggler, memory, recompute, pipeline, precision, forms;
+groups, turns, starts, fork, crowd, shares, coordinator, dashboard, tls, straggler, memory, recompute, pipeline, precision, forms;
 only by their names late, late-accuracy, search, trials, tune, sweep-stop, external, stage-memory, stage-death and large
 (`make bench LARGE=1`).
 
@@ -22,6 +22,7 @@ import fork  # noqa: E402
 import groups  # noqa: E402
 import late  # noqa: E402
 import memory  # noqa: E402
+import paint  # noqa: E402
 import pipeline  # noqa: E402
 import precision  # noqa: E402
 import shares  # noqa: E402
@@ -149,7 +150,7 @@ PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench
          "data-plane": bench_data_plane, "checkpoints": checkpoints.main, "collective": bench_collective,
          "groups": groups.main, "turns": turns.main, "starts": starts.main, "fork": fork.main, "crowd": crowd.main,
          "shares": shares.main,
-         "coordinator": bench_coordinator, "tls": tls.main,
+         "coordinator": bench_coordinator, "dashboard": paint.main, "tls": tls.main,
          "straggler": straggler.main, "memory": memory.main, "recompute": bench_recompute, "pipeline": bench_pipeline,
          "precision": precision.main, "forms": bench_forms,
          "search": bench_search, "sweep-stop": sweep_stop.main, "trials": trials.main,
@@ -160,7 +161,7 @@ PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench
 
 def main():
     for name in sys.argv[1:] or ("training", "engine", "optimizers", "data", "data-plane", "checkpoints",
-                                "collective", "groups", "turns", "starts", "fork", "crowd", "shares", "coordinator", "tls",
+                                "collective", "groups", "turns", "starts", "fork", "crowd", "shares", "coordinator", "dashboard", "tls",
                                 "straggler", "memory", "recompute", "pipeline", "precision", "forms"):
         PARTS[name]()
         sys.stdout.flush()

@@ -16,14 +16,14 @@ import ui_answers
 PATIENCE_MS = float(os.environ.get("WEIR_TEST_PATIENCE", "240")) * 1000
 MARKUP = "<img src=x onerror=alert(1)>"
 VIEWS = ("fleet", "runs", "run", "compare", "sweeps", "sweep", "forks", "members")
-MADE = {"overview": ui_answers.overview(1000), "sweeps": ui_answers.sweeps()}
-RUNS = [run["run"] for run in MADE["overview"]["runs"][:6]]
+MADE = {"overview": ui_answers.overview(), "sweeps": ui_answers.sweeps()}
+RUNS = ui_answers.RUNS
 SHOTS = {"fleet": "light", "run": "dark", "runs": "light", "compare": "light", "sweep": "dark", "forks": "light", "members": "light"}
 HASHES = {
     "run": f"#/runs/{RUNS[0]}",
-    "compare": f"#/compare?runs={','.join(RUNS)}",
+    "compare": f"#/compare?runs={','.join(ui_answers.COMPARED)}",
     "sweep": "#/sweeps/lr-search-1a2b3c",
-    "forks": "#/sweeps/pbt-gpt2-77aa00",
+    "forks": "#/sweeps/pbt-vit-77aa00",
 }
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "ui_contrast.js")) as script:
     CONTRAST = script.read()
@@ -96,11 +96,11 @@ class Page:
 
 def made_up(name, query):
     if name == "overview":
-        return ui_answers.overview(1000, int(query.get("since", 0))) if query.get("since", "0") != "0" else MADE["overview"]
+        return ui_answers.overview(int(query.get("since", 0))) if query.get("since", "0") != "0" else MADE["overview"]
     makers = {
         "series": lambda: ui_answers.series(query["run"], since=int(query.get("since", 0))),
         "checkpoints": lambda: ui_answers.checkpoints(query["run"]),
-        "run": lambda: ui_answers.run_info(query["run"], 0.05 if query["run"] == RUNS[0] else 0.1),
+        "run": lambda: ui_answers.run_info(query["run"]),
         "sweep": lambda: ui_answers.sweep(query["sweep"], has_forks="pbt" in query["sweep"]),
     }
     return makers[name]() if name in makers else MADE.get(name, {})
@@ -188,6 +188,21 @@ def check_brush(browser, url, _):
     page.assert_well()
 
 
+def check_schedulers(browser, url, _):
+    """Rungs are told in the unit that the scheduler has them in; a population is no bound of how many trials there are."""
+    made = ui_answers.sweep("lr-search-1a2b3c")
+    made["spec"]["schedule"]["unit"] = "epochs"
+    page = Page(browser, url, "light", {"sweep": made})
+    page.show("sweep")
+    expect(page.page.locator("[aria-label=Rungs] tbody th").first).to_have_text("epoch 60")
+    expect(page.page.locator(".strip")).to_contain_text("40 of 60")
+    page.assert_well()
+    page = Page(browser, url, "light", {})
+    page.show("forks")
+    expect(page.page.locator(".strip")).to_contain_text("28, population 16")
+    page.assert_well()
+
+
 def check_questions(browser, url, _):
     """What ends something asks first; the focus comes back to where it was."""
     page = Page(
@@ -223,7 +238,7 @@ def check_actions(browser, url, _):
     checkpoints = page.page.locator(".checkpoints li")
     expect(checkpoints).to_have_count(9)
     expect(checkpoints.first).to_contain_text("step 4,000")
-    expect(checkpoints.first).to_contain_text("accuracy 90.50 %, loss")
+    expect(checkpoints.first).to_contain_text(f"accuracy {100 * ui_answers.accuracy_at(ui_answers.row_of(RUNS[0]), 4000):.2f} %, loss")
     expect(page.page.get_by_role("button", name="Fork from step 1,000")).to_have_count(0)  # no server could load it
     page.key("e")
     expect(page.page.locator("dialog code").first).to_have_text(f"weir export {RUNS[0]} -o resnet50-imagenet.onnx")

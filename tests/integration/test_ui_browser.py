@@ -28,6 +28,10 @@ def test_a_brush_keeps_the_trials_of_its_range():
     look_at_made_up("brush")
 
 
+def test_rungs_and_trials_are_told_as_the_scheduler_counts_them():
+    look_at_made_up("schedulers")
+
+
 def test_what_ends_something_asks_and_gives_the_focus_back():
     look_at_made_up("questions")
 

@@ -75,7 +75,6 @@ export function rungRows(data) {
                        .sort((a, b) => (data.objective.isMin ? a - b : b - a));
     return {
       rung,
-      step: data.rungs[rung],
       came: values.length,
       best: values[0],
       median: values[Math.floor(values.length / 2)],
@@ -104,7 +103,7 @@ export function makeRungs() {
                 h("tr", {}, h("th", {scope: "row"}), h("td", {class: "end"}),
                   h("td", {}, h("span", {class: "bar wide"}, h("span", {class: "bar-fill"}))), h("td", {class: "end"}),
                   h("td", {class: "end"})));
-        setText(element.children[0], row.step === undefined ? `rung ${row.rung}` : `step ${count(row.step)}`);
+        setText(element.children[0], data.rungName(row.rung));
         setText(element.children[1], count(row.came));
         element.querySelector(".bar-fill").style.width = `${row.all ? (100 * row.came) / row.all : 0}%`;
         setText(element.children[3], metric(name, row.best));

@@ -142,7 +142,7 @@ class SweepView {
     this.save.hidden = !info.has_best;
     const values = {
       best: info.has_best ? `${metric(name, info.best_value ?? 0)} (trial ${info.best ?? 0})` : NONE,
-      trials: `${count(info.begun ?? 0)}${spec.budget?.trials ? ` of ${count(spec.budget.trials)}` : ""}`,
+      trials: data.size,
       running: count(info.running ?? 0),
       failed: count(info.failed ?? 0),
       steps: count(info.begun_steps ?? 0),

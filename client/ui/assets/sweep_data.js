@@ -1,5 +1,12 @@
 /* A sweep as its views need it: trials whose values are numbers or words, the best so far, rungs. */
 import {get} from "./api.js";
+import {count} from "./format.js";
+
+const UNITS = {
+  steps: "step",
+  samples: "sample",
+  epochs: "epoch"
+};
 
 /** All of it at first, then what its log has changed. */
 export class SweepData {
@@ -31,6 +38,20 @@ export class SweepData {
   }
 
   get rungs() { return this.info.spec?.schedule?.rungs ?? []; }
+
+  /** What a rung is called: where it lies, in the unit of the scheduler. */
+  rungName(rung) {
+    const at = this.rungs[rung], unit = UNITS[this.info.spec?.schedule?.unit] ?? "step";
+    return at === undefined ? `rung ${rung}` : `${unit} ${count(at)}`;
+  }
+
+  /** How many trials it has, and may have. A population is as large as its budget; forks come on top. */
+  get size() {
+    const begun = count(this.info.begun ?? 0), {budget, schedule} = this.info.spec ?? {};
+    if (!budget?.trials) return begun;
+    return schedule?.name === "pbt" ? `${begun}, population ${count(budget.trials)}` :
+                                      `${begun} of ${count(budget.trials)}`;
+  }
 
   /** The newest result of a trial; undefined: there is none. */
   result(trial) { return trial.results?.findLast((value) => Number.isFinite(value)); }

@@ -7,6 +7,8 @@
 #include "common/trace/trace.h"
 #include "worker/train/executor/executor.h"
 
+enum { PARTS_AT_ONCE = 16 };
+
 /* A block's part on its way through the reducer. */
 struct delivery {
   uint32_t block;
@@ -183,10 +185,16 @@ int executor_place_gradient(struct executor *executor, int p, struct backend_pie
   return n;
 }
 
+/* Of a large parameter the first blocks in host memory leave while the next are looked at; a device is waited
+   for once, for all. */
 void executor_deliver_placed(struct executor *executor, int p) {
   struct block_range range = executor->run->map.params[p];
-  for (uint32_t b = range.begin; b < range.end && !executor->task->is_dropped; b++)
+  const struct parts *parts = &executor->parts;
+  for (uint32_t b = range.begin; b < range.end && !executor->task->is_dropped; b++) {
     executor_part_come(executor, b, p);
+    if (parts->n >= PARTS_AT_ONCE && parts->list[parts->n - 1].is_checked)
+      executor_deliver_parts(executor);
+  }
 }
 
 void executor_deliver_row(struct executor *executor) {

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 import network
-from harness import BUILD, PATIENCE, ROOT, Folder, Process, main, program, start_announced, wait_for
+from harness import PATIENCE, ROOT, Folder, Process, main, program, start_announced, wait_for
 from network import Network
 from test_tls import DATA_ROOT, PREFACE, undisturbed, write_spec
 
@@ -44,8 +44,9 @@ class Two:
     def words(self, number, command):
         for host in (1, 2):
             command = command.replace(f"HOST{host}", self.net.machines[host - 1].address)
-        command = command.replace("build/", BUILD + "/").replace("/srv/data", DATA_ROOT.name)
-        return shlex.split(command.replace("/srv/weir", self.folders[number] + "/store"))
+        command = command.replace("/srv/data", DATA_ROOT.name).replace("/srv/weir", self.folders[number] + "/store")
+        first, *others = shlex.split(command)
+        return [program(first) if first.startswith("weir") else first, *others]
 
     def run(self, number, command):
         """Of a program that ends: its exit status and what it said. Others go on."""
@@ -76,7 +77,7 @@ def test_two_machines_are_secured_by_three_commands_of_readme():
         for number, command in commands:
             done = two.run(number, command)
             assert not done or done.returncode == 0, (command, done)
-        run = json.loads(two.run(1, f"build/weir status {done.stdout.strip()} --json").stdout)
+        run = json.loads(two.run(1, f"weir status {done.stdout.strip()} --json").stdout)
         assert run["weights_sha256"] == expected, run
         assert len(two.started) == 2 and all(" tls=1 " in process.output() for process in two.started[:1])
         address = two.exported[1]["WEIR_COORDINATOR"]

@@ -195,6 +195,7 @@ def check_schedulers(browser, url, _):
     page = Page(browser, url, "light", {"sweep": made})
     page.show("sweep")
     expect(page.page.locator("[aria-label=Rungs] tbody th").first).to_have_text("epoch 60")
+    expect(page.page.locator(".strip")).to_contain_text("12,340 epochs")
     expect(page.page.locator(".strip")).to_contain_text("40 of 60")
     page.assert_well()
     page = Page(browser, url, "light", {})
@@ -442,6 +443,26 @@ def check_run(browser, url, run):
     page.page.get_by_role("button", name="Cancel", exact=True).click()
     page.page.get_by_role("button", name="Cancel run").click()
     expect(page.page.locator(".state").first).to_have_text("cancelled")
+    page.assert_well()
+
+
+def check_sweep(browser, url, sweep):
+    """A sweep of a real cluster, which has ended with two trials, is extended by keyboard and seen to go on."""
+    page = Page(browser, url)
+    page.key("4")
+    expect(page.page.locator(".long tbody tr").first).to_contain_text(sweep)
+    page.key("j", "Enter")
+    expect(page.page.locator("h1")).to_have_text(sweep)
+    expect(page.page.locator(".strip")).to_contain_text("2 of 2")
+    expect(page.page.locator(".trial-line")).to_have_count(2)
+    page.page.get_by_role("button", name="Extend", exact=True).focus()
+    page.key("Enter")
+    page.page.keyboard.type("4")
+    page.key("Enter")
+    expect(page.page.locator(".strip")).to_contain_text("4 of 4")
+    expect(page.page.locator(".trial-line")).to_have_count(4)
+    expect(page.page.locator(".state").first).to_have_text("done")
+    page.assert_drawn(r"[0-9]")
     page.assert_well()
 
 

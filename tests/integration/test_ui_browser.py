@@ -6,6 +6,7 @@ from chromium import drive
 from dashboard import Dashboard
 from gate import Gate
 from harness import Cluster, Folder, main, wait_for, weir
+from test_sweep import Sweep, write_sweep
 
 PEER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer_ui.py")
 NOWHERE = "127.0.0.1:1"  # answers are made up
@@ -68,6 +69,13 @@ def test_a_run_of_a_cluster_is_watched_and_cancelled():
         run = weir("submit", spec, "--coordinator", cluster.address).stdout.strip()
         wait_for(lambda: dashboard.get("run", run=run).get("step") == 40, "the run to come to the gate")
         drive(PEER, dashboard.url, "run", run)
+
+
+def test_a_sweep_of_a_cluster_is_extended_and_watched():
+    with Folder() as folder, Cluster(folder) as cluster, Dashboard(cluster.address) as dashboard:
+        sweep = Sweep(cluster, write_sweep(folder, schedule="{name: none}", trials=2))
+        sweep.ends()
+        drive(PEER, dashboard.url, "sweep", sweep.id)
 
 
 if __name__ == "__main__":

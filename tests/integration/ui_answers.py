@@ -426,7 +426,7 @@ def sweeps():
     search, ended = sweep("lr-search-1a2b3c"), sweep("pbt-vit-77aa00", has_forks=True)
     listed = [
         {**search, "tenant": "ada"},
-        {**ended, "tenant": "grace", "running": 0, "end": "all of its trials have ended", "submitted_unix_ms": NOW - 90_000_000},
+        {**ended, "tenant": "grace", "running": 0, "end": "nothing is left to do", "submitted_unix_ms": NOW - 90_000_000},
     ]
     for row in listed:
         for name in ("trials", "spec"):

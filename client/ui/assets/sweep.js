@@ -14,7 +14,7 @@ import {LongTable, textColumn} from "./table.js";
 
 const REFRESH_MS = 2000, COMPARED = 5;
 const FACTS = [
-  ["best", "Best"], ["trials", "Trials"], ["running", "Running"], ["failed", "Failed"], ["steps", "Steps begun"],
+  ["best", "Best"], ["trials", "Trials"], ["running", "Running"], ["failed", "Failed"], ["begun", "Begun"],
   ["searcher", "Searcher"], ["scheduler", "Scheduler"], ["since", "Since"]
 ];
 
@@ -145,7 +145,7 @@ class SweepView {
       trials: data.size,
       running: count(info.running ?? 0),
       failed: count(info.failed ?? 0),
-      steps: count(info.begun_steps ?? 0),
+      begun: data.begun || NONE,
       searcher: spec.search?.name ?? "random",
       scheduler: spec.schedule?.name ?? "none",
       since: info.seconds ? duration(info.seconds) : age(info.submitted_unix_ms, now())

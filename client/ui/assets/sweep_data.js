@@ -39,11 +39,17 @@ export class SweepData {
 
   get rungs() { return this.info.spec?.schedule?.rungs ?? []; }
 
-  /** What a rung is called: where it lies, in the unit of the scheduler. */
+  /** What the scheduler counts. */
+  get unit() { return UNITS[this.info.spec?.schedule?.unit] ?? "step"; }
+
+  /** What a rung is called: where it lies. */
   rungName(rung) {
-    const at = this.rungs[rung], unit = UNITS[this.info.spec?.schedule?.unit] ?? "step";
-    return at === undefined ? `rung ${rung}` : `${unit} ${count(at)}`;
+    const at = this.rungs[rung];
+    return at === undefined ? `rung ${rung}` : `${this.unit} ${count(at)}`;
   }
+
+  /** What all trials have been given to train, up to their next rungs; empty: without rungs nothing is counted. */
+  get begun() { return this.rungs.length ? `${count(this.info.begun_steps ?? 0)} ${this.unit}s` : ""; }
 
   /** How many trials it has, and may have. A population is as large as its budget; forks come on top. */
   get size() {

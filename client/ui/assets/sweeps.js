@@ -50,9 +50,6 @@ function columns() {
         "failed", "Failed", (sweep) => count(sweep.failed ?? 0),
         {width: "80px", align: "end", sort: (sweep) => sweep.failed ?? 0}),
     textColumn(
-        "steps", "Steps", (sweep) => count(sweep.begun_steps ?? 0),
-        {width: "110px", align: "end", sort: (sweep) => sweep.begun_steps ?? 0}),
-    textColumn(
         "best", "Best",
         (sweep) => (sweep.has_best ? `${number(sweep.best_value ?? 0)} (trial ${sweep.best ?? 0})` : NONE),
         {width: "170px", align: "end", sort: (sweep) => (sweep.has_best ? sweep.best_value ?? 0 : undefined)}),

@@ -24,6 +24,7 @@ $WEIR_BUILD_DIR/tests/conformance/fusion_test cuda bf16
 $WEIR_BUILD_DIR/tests/conformance/onnx_test cuda
 $WEIR_BUILD_DIR/tests/conformance/chain_test cuda
 $WEIR_BUILD_DIR/tests/conformance/norm_test cuda
+$WEIR_BUILD_DIR/tests/conformance/pool_test cuda
 $WEIR_BUILD_DIR/tests/conformance/recompute_test cuda
 $WEIR_BUILD_DIR/tests/conformance/recompute_test cuda tf32
 $WEIR_BUILD_DIR/tests/conformance/recompute_test cuda bf16

@@ -11,6 +11,7 @@ struct pool_step {
   struct cuda_pool pool;
   int x, y, dy, dx, places, indices; /* arguments; -1: none */
   bool has_places;                   /* of a gradient: what the forward step left */
+  bool is_wide;                      /* by the launchers of pool_wide.cu */
   /* Of a gradient without, where a plane has one window, which has all of it: finds its place by as many
      threads as a long plane wants. */
   struct cuda_folding folding;
@@ -31,9 +32,9 @@ static int enqueue_pool(struct backend_program *program, const struct cuda_step 
   if (own->is_folded && cuda_folding_enqueue(&own->folding, step, stream, err))
     return err->code;
   if (own->dx < 0 || (pool.kind == POOL_MAX && !own->has_places && !own->is_folded))
-    cuda_pool_launch(&pool, stream);
+    (own->is_wide ? cuda_pool_wide_launch : cuda_pool_launch)(&pool, stream);
   if (own->dx >= 0)
-    cuda_pool_grad_launch(&pool, stream);
+    (own->is_wide ? cuda_pool_wide_grad_launch : cuda_pool_grad_launch)(&pool, stream);
   return cuda_check(step->node, cudaGetLastError(), "pool windows", err);
 }
 
@@ -77,8 +78,10 @@ static bool end_step(struct backend_program *program, struct cuda_step *step, co
   return true;
 }
 
-static int64_t windows_of(const struct cuda_pool *pool) {
-  return pool->planes * pool->out[0] * pool->out[1] * pool->out[2];
+static size_t places_bytes(const struct pool_step *own) {
+  const struct cuda_pool *pool = &own->pool;
+  return (size_t)(pool->planes * pool->out[0] * pool->out[1] * pool->out[2]) *
+         (own->is_wide ? sizeof(uint8_t) : sizeof(int32_t));
 }
 
 static bool has_gradient(const struct graph *graph, const struct node *node) {
@@ -102,10 +105,11 @@ static bool prepare_pool(struct backend_program *program, const struct node *nod
   step = cuda_step_new(program, node);
   own.x = cuda_read(program, step, node->inputs[0], CUDA_ANY_TYPE, own.pool.layout);
   own.y = cuda_write(program, step, node->outputs[0], CUDA_ANY_TYPE, own.pool.layout);
+  own.is_wide = x->dtype == DTYPE_F32 && cuda_pool_is_wide(&own.pool);
   if (kind == POOL_MAX) {
     own.indices = cuda_write_optional(program, step, 1, CUDA_I64, CUDA_DENSE);
     if (has_gradient(graph, node))
-      own.places = cuda_keep(program, step, (size_t)windows_of(&own.pool) * sizeof(int32_t));
+      own.places = cuda_keep(program, step, places_bytes(&own));
   }
   return end_step(program, step, &own);
 }
@@ -159,8 +163,9 @@ static bool prepare_max_grad(struct backend_program *program, const struct node 
   own.has_places = own.places >= 0;
   own.pool.layout =
       own.has_places ? layout_of_forward(program, node) : cuda_layout_of(program, node->inputs[1]);
+  own.is_wide = cuda_pool_is_wide(&own.pool) && (own.has_places || !is_whole(&own.pool));
   if (!own.has_places) {
-    own.places = cuda_scratch(program, step, (size_t)windows_of(&own.pool) * sizeof(int32_t));
+    own.places = cuda_scratch(program, step, places_bytes(&own));
     own.x = cuda_read(program, step, node->inputs[1], CUDA_ANY_TYPE, own.pool.layout);
     fold_places(program, step, &own, &node_input(cuda_view(program)->graph, node, 1)->shape);
   }

@@ -1,9 +1,9 @@
-/* Pools and LRN. A thread makes one element of the result: forward of a window, backward of the input, where
-   it adds what the windows that saw the element have for it, in their order, so that nothing needs atomics.
-   Neighbouring threads have neighbouring elements of a plane, or with channels last neighbouring channels, so
-   that a warp reads stretches of memory (with a stride of s, of each s times the bytes). What windows share
-   is read from the caches: from memory comes each element of x once, 4 bytes of F32, 2 of BF16; dy and the 4
-   bytes of a place likewise. */
+/* Pools of every kind and LRN; what of them pool_wide.cu takes is faster there. A thread makes one element of
+   the result: forward of a window, backward of the input, where it adds what the windows that saw the element
+   have for it, in their order, so that nothing needs atomics. Neighbouring threads have neighbouring elements
+   of a plane, or with channels last neighbouring channels, so that a warp reads stretches of memory (with a
+   stride of s, of each s times the bytes). What windows share is read from the caches: from memory comes each
+   element of x once, 4 bytes of F32, 2 of BF16; dy and the 4 bytes of a place likewise. */
 #include "worker/backend/cuda/engine/device.h"
 #include "worker/backend/cuda/conv/pool.h"
 
@@ -151,7 +151,7 @@ static __global__ void pool_kernel(struct cuda_pool p) {
     if (p.y.data)
       store_element(&p.y, e, window_value(&p, &spot, &window));
     if (p.places)
-      p.places[e] = window.place;
+      ((int32_t *)p.places)[e] = window.place;
     if (p.indices)
       p.indices[e] = stored_index(&p, &spot, window.place);
   }
@@ -171,7 +171,7 @@ static __device__ float window_share(const struct cuda_pool *p, const struct spo
                                      int place, float x) {
   int64_t o = spot->out_base + (((int64_t)at[0] * p->out[1] + at[1]) * p->out[2] + at[2]) * spot->step;
   if (p->kind == POOL_MAX)
-    return p->places[o] == place ? cuda_load(&p->dy, o) : 0.0f;
+    return ((const int32_t *)p->places)[o] == place ? cuda_load(&p->dy, o) : 0.0f;
   if (p->kind == POOL_AVERAGE)
     return cuda_load(&p->dy, o) / window_count(p, at);
   return cuda_load(&p->dy, o) * lp_slope(x, cuda_load(&p->y, o), p->power);

@@ -120,6 +120,20 @@ static const struct op_case conv_cases[] = {
     {.inputs = "f32[n,c,h,w] f32[c,1,k,k]",
      .attrs = "group=c auto_pad=a strides=s,s",
      .draw = "n=1..2 c=1..3 h=3..5 w=3..6 k=1..3 s=1..2 a=SAME_UPPER|SAME_LOWER|VALID"},
+    /* a filter for each channel: in vectors of channels and in tiles of those, or not */
+    {.inputs = "f32[2,68,3,5] f32[68,1,3,3] f32[68]", .attrs = "group=68 pads=1,1,1,1"},
+    {.inputs = "f32[2,8,9,10] f32[8,1,3,3]", .attrs = "group=8 pads=1,1,0,1 strides=2,2"},
+    {.inputs = "f32[2,4,8,9] f32[4,1,5,5] f32[4]", .attrs = "group=4 pads=2,1,2,2 strides=2,2"},
+    {.inputs = "f32[n,c,h+k,w+k] f32[c,1,k,k] b",
+     .attrs = "group=c strides=s,s pads=p,q,r,t",
+     .draw = "n=1..2 c=4|8|12 h=0..4 w=0..7 k=3|5 s=1..2 p=0..2 q=0..2 r=0..2 t=0..2 b=-|f32[c]"},
+    {.inputs = "f32[n,c,h+d*2,w+e*2] f32[c,1,k,l] b",
+     .attrs = "group=c strides=s,t pads=p,q,q,p dilations=d,e",
+     .draw = "n=1..2 c=4|8|3 h=1..4 w=1..6 k=1..3 l=1..3 d=1..2 e=1..3 s=1..3 t=1..2 p=0..2 q=0..1 "
+             "b=-|f32[c]"},
+    {.inputs = "f32[1,c,h,5,6] f32[c*m,1,k,3,3] f32[c*m]",
+     .attrs = "group=c strides=1,s,s pads=0,1,1,0,1,1",
+     .draw = "c=4|3 m=1|1|2 h=1..3 k=1|1|1|2 s=1..2"},
     {0},
 };
 

@@ -96,10 +96,18 @@ static int gemm_full_c_add_relu(struct sketch *s) {
 }
 
 /* Sums over so many windows are made in parts. */
-static int conv_depthwise(struct sketch *s) {
-  const int inputs[] = {INPUT(s, 2, 36, 49, 49), INPUT(s, 36, 1, 3, 2), INPUT(s, 36)};
+static int conv_depthwise_of(struct sketch *s, int columns) {
+  const int inputs[] = {INPUT(s, 2, 36, 49, 49), INPUT(s, 36, 1, 3, columns), INPUT(s, 36)};
   struct attr group = {.name = "group", .type = ATTR_INT, .i = 36};
   return graph_add_node(s->graph, "Conv", (struct value_list){inputs, 3}, 1, ATTR_LIST(group))->outputs[0];
+}
+
+static int conv_depthwise(struct sketch *s) {
+  return conv_depthwise_of(s, 2);
+}
+
+static int conv_depthwise_square(struct sketch *s) {
+  return conv_depthwise_of(s, 3);
 }
 
 static int conv_relu_conv(struct sketch *s) {
@@ -205,6 +213,7 @@ static const struct {
     {"attention that sees nothing later, of whole heads", attend_causally},
     {"attention that sees nothing later, of more rows than columns", attend_causally_unequal},
     {"a depthwise Conv of many windows", conv_depthwise},
+    {"a depthwise Conv of many square windows", conv_depthwise_square},
     {"Conv, Relu and Conv", conv_relu_conv},
     {"Conv, Reshape and Gemm", conv_reshape_gemm},
 };

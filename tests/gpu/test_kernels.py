@@ -97,7 +97,7 @@ def test_each_kernel_that_is_launched_is_compiled_for_each_architecture():
     architectures = {architecture for _, _, architecture, _ in found}
     for file in {file for file, _, _, _ in found}:
         with open(os.path.join(SOURCES, file)) as source:
-            defined = set(re.findall(r"__global__ void (?:__launch_bounds__\(.*?\) )?(\w+)\(", source.read()))
+            defined = set(re.findall(r"__global__ void (?:__launch_bounds__\(.*?\) )?((?!__)\w+)\(", source.read()))
         for architecture in architectures:
             compiled = {kernel for name, kernel, of, _ in found if (name, of) == (file, architecture)}
             assert defined <= compiled, f"{file} ({architecture}): {sorted(defined - compiled)}"

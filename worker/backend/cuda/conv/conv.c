@@ -2,10 +2,12 @@
    and bf16 channels come last, as tensor cores read them, and stay so between convolutions.
 
    Ours take depthwise convolutions: they move more bytes than they multiply, and cuDNN's grouped kernels walk
-   one group after the other but for some 16-bit shapes. Ours also take what cuDNN refuses. */
+   one group after the other but for some 16-bit shapes. Those of one filter a channel, over rows and columns
+   with channels last, have kernels of their own (depthwise.h). Ours also take what cuDNN refuses. */
 #include "model/ops/conv.h"
 
 #include "worker/backend/cuda/conv/conv_dnn.h"
+#include "worker/backend/cuda/conv/depthwise.h"
 #include "worker/backend/cuda/product/matrix.h"
 #include "worker/backend/cuda/product/product.h"
 
@@ -13,10 +15,12 @@ struct step_conv {
   enum conv_pass pass;
   struct cuda_conv shape; /* as it is executed: over the extended input, if there is one */
   struct conv_dnn *dnn;   /* NULL: loops of ours */
-  int x, w, y;            /* arguments; x and y may be gradients */
-  int bias;               /* of what is computed: added to it (CONV_WEIGHT: its gradient is written) */
-  int workspace;          /* -1: none */
-  int sums;               /* partial sums of the bias's gradient */
+  bool is_depthwise;      /* of those loops, the ones for: */
+  struct cuda_depthwise depthwise;
+  int x, w, y;   /* arguments; x and y may be gradients */
+  int bias;      /* of what is computed: added to it (CONV_WEIGHT: its gradient is written) */
+  int workspace; /* -1: none */
+  int sums;      /* partial sums of the bias's gradient */
   /* cuDNN pads alike on both sides and takes every window that fits. Otherwise the input is first copied to,
      or its gradient last taken from, a tensor that is just what the windows cover. */
   int extended; /* argument; -1: none */
@@ -94,6 +98,26 @@ static int enqueue_dnn(struct backend_program *program, const struct cuda_step *
   return ERR_OK;
 }
 
+static void loops_launch(const struct step_conv *own, const struct cuda_conv_io *io, float *partials,
+                         cudaStream_t stream) {
+  if (own->pass == CONV_FORWARD)
+    cuda_conv_forward_launch(&own->shape, io, stream);
+  else if (own->pass == CONV_DATA)
+    cuda_conv_data_launch(&own->shape, io, stream);
+  else
+    cuda_conv_weight_launch(&own->shape, io, partials, stream);
+}
+
+static void depthwise_launch(const struct step_conv *own, const struct cuda_conv_io *io, float *partials,
+                             cudaStream_t stream) {
+  if (own->pass == CONV_FORWARD)
+    cuda_depthwise_forward_launch(&own->depthwise, io, stream);
+  else if (own->pass == CONV_DATA)
+    cuda_depthwise_data_launch(&own->depthwise, io, stream);
+  else
+    cuda_depthwise_weight_launch(&own->depthwise, io, partials, stream);
+}
+
 static int enqueue_loops(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
                          struct err *err) {
   const struct step_conv *own = step->details;
@@ -102,14 +126,13 @@ static int enqueue_loops(struct backend_program *program, const struct cuda_step
                                   .w = args[own->w].tensor,
                                   .y = args[own->y].tensor,
                                   .bias = own->bias >= 0 ? args[own->bias].tensor.data : NULL};
+  float *partials = own->workspace >= 0 ? args[own->workspace].tensor.data : NULL;
   (void)program;
   (void)err;
-  if (own->pass == CONV_FORWARD)
-    cuda_conv_forward_launch(&own->shape, &io, stream);
-  else if (own->pass == CONV_DATA)
-    cuda_conv_data_launch(&own->shape, &io, stream);
+  if (own->is_depthwise)
+    depthwise_launch(own, &io, partials, stream);
   else
-    cuda_conv_weight_launch(&own->shape, &io, args[own->workspace].tensor.data, stream);
+    loops_launch(own, &io, partials, stream);
   if (own->pass == CONV_WEIGHT && own->bias >= 0)
     sum_bias(own, step, stream);
   return ERR_OK;
@@ -185,10 +208,16 @@ static enum cuda_layout conv_choose(struct backend_program *program, struct step
   return wanted;
 }
 
+/* Of the partial sums of our gradient of weights. */
+static size_t partials_bytes(const struct step_conv *own) {
+  return own->is_depthwise ? cuda_depthwise_weight_bytes(&own->depthwise)
+                           : cuda_conv_weight_bytes(&own->shape);
+}
+
 static void add_scratch(struct backend_program *program, struct cuda_step *step, struct step_conv *own,
                         const struct value *dy) {
   size_t workspace_bytes = own->dnn                   ? conv_dnn_workspace_bytes(own->dnn)
-                           : own->pass == CONV_WEIGHT ? cuda_conv_weight_bytes(&own->shape)
+                           : own->pass == CONV_WEIGHT ? partials_bytes(own)
                                                       : 0;
   if (workspace_bytes > 0)
     own->workspace = cuda_scratch(program, step, workspace_bytes);
@@ -219,7 +248,7 @@ static bool has_small_coordinates(const struct cuda_conv *shape) {
 
 /* Our gradient of weights has a block for each partial sum at most. */
 static bool fits_grid(const struct step_conv *own) {
-  return own->dnn || own->pass != CONV_WEIGHT ||
+  return own->dnn || own->is_depthwise || own->pass != CONV_WEIGHT ||
          cuda_conv_weight_bytes(&own->shape) / sizeof(float) <= INT32_MAX;
 }
 
@@ -234,6 +263,7 @@ static bool prepare_pass(struct backend_program *program, const struct node *nod
   *own = (struct step_conv){
       .pass = pass, .shape = *shape, .bias = -1, .workspace = -1, .sums = -1, .extended = -1};
   enum cuda_layout layout = conv_choose(program, own, type, is_f32 ? CUDA_DENSE : CUDA_CHANNELS_LAST);
+  own->is_depthwise = !own->dnn && cuda_depthwise_init(&own->depthwise, &own->shape, layout);
   if (!fits_grid(own))
     return false;
   enum cuda_type out_type = own->dnn ? type : CUDA_ANY_TYPE, w_type = own->dnn ? type : CUDA_F32;

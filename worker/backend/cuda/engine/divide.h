@@ -24,11 +24,14 @@ static inline struct cuda_divisor cuda_divisor_of(int64_t by) {
 }
 
 #ifdef __cplusplus
+/* n / d.by, for n >= 0 and a d.by that is not too large */
+static __device__ inline int cuda_divide_int(const struct cuda_divisor *d, int n) {
+  return (int)((uint32_t)(((uint64_t)(uint32_t)n * d->multiplier >> 32) + (uint64_t)n) >> d->shift);
+}
+
 /* n / d.by, for n >= 0 */
 static __device__ inline int64_t cuda_divide(const struct cuda_divisor *d, int64_t n) {
-  if (d->multiplier == 0 || n >> 31 != 0)
-    return n / d->by;
-  return (uint32_t)(((uint64_t)(uint32_t)n * d->multiplier >> 32) + (uint64_t)n) >> d->shift;
+  return d->multiplier == 0 || n >> 31 != 0 ? n / d->by : cuda_divide_int(d, (int)n);
 }
 
 /* n % d.by; n becomes n / d.by. */

@@ -11,9 +11,11 @@ import urllib.request
 
 import scraping
 from certificates import Authority, openssl
-from harness import (ROOT, Cluster, Folder, Process, done_event, main, own_address, program, start_announced, wait_for, weir)
+from harness import (PATIENCE, PEER_PYTHON, ROOT, Cluster, Folder, Process, Skip, done_event, main, own_address, program, start_announced,
+                     wait_for, weir)
 from test_tls import DATA_ROOT, undisturbed, write_spec
 
+GRAFANA = os.path.join(ROOT, "docker", "grafana", "weir.json")
 HTTP = ("--http", "127.0.0.1:0")
 STEPS, MICROBATCHES = 12, 4  # of write_spec
 
@@ -251,8 +253,28 @@ def query(address, text):
 
 def panels():
     """Those of Grafana's dashboard that show something."""
-    with open(os.path.join(ROOT, "docker", "grafana", "weir.json")) as file:
+    with open(GRAFANA) as file:
         return [panel for panel in json.load(file)["panels"] if panel["type"] != "row"]
+
+
+def lost(given, kept, place=""):
+    """Where what was given is not in what was kept, which may have more."""
+    if isinstance(given, dict) and isinstance(kept, dict):
+        return sum((lost(value, kept.get(name), f"{place}/{name}") for name, value in given.items()), [])
+    if isinstance(given, list) and isinstance(kept, list) and len(given) == len(kept):
+        return sum((lost(value, other, f"{place}[{i}]") for i, (value, other) in enumerate(zip(given, kept))), [])
+    return [] if given == kept else [f"{place}: {given!r} became {kept!r}"]
+
+
+def test_grafanas_own_models_keep_all_of_its_dashboard():
+    if not os.path.exists(PEER_PYTHON):
+        raise Skip("build/venv could not be made (PyPI out of reach)")
+    peer = os.path.join(ROOT, "tests", "integration", "peer_grafana.py")
+    done = subprocess.run([PEER_PYTHON, peer, GRAFANA], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    with open(GRAFANA) as file:
+        given = json.load(file)
+    assert len(given["panels"]) > 20 and not lost(given, json.loads(done.stdout)), lost(given, json.loads(done.stdout))
 
 
 def test_grafanas_dashboard_asks_only_for_metrics_that_there_are():

@@ -40,16 +40,34 @@ static __device__ inline float cuda_sum_of(float a, float b) {
   return cuda_flushed(__fadd_rn(cuda_flushed(a), cuda_flushed(b)));
 }
 
-/* bf16 is the upper half of an f32; rounding is to nearest, ties to even; a NaN stays one. */
+/* bf16 is the upper half of an f32; rounding is to nearest, ties to even; a NaN stays one. GPUs have an
+   instruction for it, and for two at once. */
 static __device__ inline float cuda_from_bf16(uint16_t bits) {
   return __uint_as_float((unsigned)bits << 16);
 }
 
 static __device__ inline uint16_t cuda_to_bf16(float x) {
+#ifdef __CUDA_ARCH__
+  uint16_t rounded;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded) : "f"(x));
+  return rounded;
+#else
   unsigned bits = __float_as_uint(x);
   if ((bits & 0x7fffffffu) > 0x7f800000u)
     return (uint16_t)((bits >> 16) | 0x0040u);
   return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+#endif
+}
+
+/* Two neighbours, of which `low` lies first. */
+static __device__ inline uint32_t cuda_to_bf16_pair(float low, float high) {
+#ifdef __CUDA_ARCH__
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+#else
+  return (uint32_t)cuda_to_bf16(high) << 16 | cuda_to_bf16(low);
+#endif
 }
 
 /* Element i (of the bytes, not of the shape) of an F32 or BF16 tensor. */

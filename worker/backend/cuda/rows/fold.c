@@ -4,8 +4,9 @@
 /* Enough threads to fill a large GPU, each with enough elements to be worth its partial result. */
 enum { THREADS_WANTED = 1 << 18, THREAD_ELEMS_LEAST = 16 };
 
-/* Of sums of neighbouring rows: how many a thread has; the groups of them that a block has at most. */
-enum { GROUP_ROWS = 8, GROUPS_MAX = 32, BLOCKS_WANTED = 1024, GROUP_ELEMS_LEAST = 8 };
+/* Of sums of neighbouring rows: how many a thread has; the groups of them that a block has at most.
+   BLOCKS_WANTED: two a multiprocessor at a time, in whole rounds of 132 of them. */
+enum { GROUP_ROWS = 8, GROUPS_MAX = 32, BLOCKS_WANTED = 792, GROUP_ELEMS_LEAST = 8 };
 
 struct cuda_folding cuda_folding_of(enum cuda_fold_kind kind, enum cuda_fold_finish finish) {
   return (struct cuda_folding){.fold = {.kind = kind, .finish = finish, .scale = 1.0},

@@ -205,10 +205,183 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 2) masked_columns_kernel(
   fold_gradient_columns(true, &fold);
 }
 
+/* What even kernels add up: of x alone; of dy and x; of dy where y = norm(x), computed again, lets it
+   through; of dy and what else is read, with the result written. */
+enum even_form { EVEN_SUM, EVEN_MOMENTS, EVEN_GRADIENTS, EVEN_AGAIN, EVEN_READ };
+
+/* Operands of BF16 alone. A thread adds the terms of EVEN_ROWS elements in f32 and that sum to one in f64:
+   GPUs convert to f64 at an eighth of the pace of all else. Squares of BF16 are exact in f32, and so are sums
+   of eight that are within 2^5 of each other; where the greatest is far above the others, it is also far
+   above the rounding. */
+enum { EVEN_ROWS = 8 };
+
+struct even_columns {
+  const struct cuda_fold *fold;
+  const struct cuda_gate *gate;
+  float mean[CUDA_LANES], factor[CUDA_LANES], bias[CUDA_LANES];
+  float a[CUDA_LANES], b[CUDA_LANES]; /* the sums in f32 */
+};
+
+static __device__ __forceinline__ void even_init(const int form, struct even_columns *even, int64_t row) {
+  const struct cuda_fold *fold = even->fold;
+  float scale[CUDA_LANES];
+  if (form >= EVEN_GRADIENTS)
+    cuda_floats_load(fold->mean, row, even->mean);
+  if (form == EVEN_AGAIN) {
+    cuda_floats_load(fold->inv_std, row, even->factor);
+    cuda_floats_load(fold->mask_scale, row, scale);
+    cuda_floats_load(fold->masking.bias, row, even->bias);
+    CUDA_EACH_LANE(k) even->factor[k] *= scale[k];
+  }
+}
+
+static __device__ __forceinline__ struct gradient_lanes even_load(const int form,
+                                                                  const struct cuda_fold *fold, int64_t at) {
+  struct gradient_lanes own = {};
+  own.x = cuda_raw_load(&fold->x, at, CUDA_LANES);
+  if (form >= EVEN_GRADIENTS)
+    own.dy = cuda_raw_load(&fold->other, at, CUDA_LANES);
+  if (form == EVEN_READ && fold->masking.addend.data)
+    own.addend = cuda_raw_load(&fold->masking.addend, at, CUDA_LANES);
+  if (form == EVEN_READ && fold->masking.y.data)
+    own.y = cuda_raw_load(&fold->masking.y, at, CUDA_LANES);
+  return own;
+}
+
+/* What is read and gated, as it is written. */
+static __device__ __forceinline__ struct cuda_raw_lanes even_masked(const struct even_columns *even,
+                                                                    const struct gradient_lanes *own) {
+  const struct cuda_masking *masking = &even->fold->masking;
+  struct cuda_lanes dy;
+  CUDA_EACH_LANE(k)
+  dy.at[k] = cuda_gated(even->gate,
+                        cuda_raw_lane(&even->fold->other, &own->dy, k) +
+                            cuda_raw_lane(&masking->addend, &own->addend, k),
+                        cuda_raw_lane(&masking->y, &own->y, k));
+  return cuda_pairs_of(&dy);
+}
+
+/* Adds what was loaded; zeros, which stand for elements that are not there, add nothing. */
+static __device__ __forceinline__ void even_take(const int form, struct even_columns *even,
+                                                 const struct gradient_lanes *own) {
+  CUDA_EACH_LANE(k) {
+    float x = cuda_raw_lane(&even->fold->x, &own->x, k);
+    if (form <= EVEN_MOMENTS) {
+      even->a[k] += x;
+      even->b[k] = form == EVEN_MOMENTS ? fmaf(x, x, even->b[k]) : 0.0f;
+      continue;
+    }
+    float dy = cuda_raw_lane(&even->fold->other, &own->dy, k);
+    if (form == EVEN_AGAIN)
+      dy = cuda_gated(even->gate, dy, cuda_norm_of(x, even->mean[k], even->factor[k], even->bias[k]));
+    even->a[k] += dy;
+    even->b[k] = fmaf(dy, x - even->mean[k], even->b[k]);
+  }
+}
+
+/* Elements i, i + lanes, ... of the part, EVEN_ROWS of them, `batch` loaded at a time. */
+static __device__ __forceinline__ void even_stretch(const int form, struct even_columns *even,
+                                                    const struct column_part *part, int i) {
+  const int batch = form <= EVEN_MOMENTS ? 8 : form == EVEN_GRADIENTS ? 4 : 2;
+  int step = even->fold->lanes, end = (int)part->end, width = (int)even->fold->rows.k1,
+      base = (int)part->base;
+  CUDA_ROLLED for (int r = 0; r < EVEN_ROWS / batch; r++) {
+    struct gradient_lanes own[EVEN_ROWS] = {};
+    CUDA_EACH(b, batch)
+    if (i + (r * batch + b) * step < end)
+      own[b] = even_load(form, even->fold, base + (i + (r * batch + b) * step) * width);
+    CUDA_EACH(b, batch) {
+      int e = i + (r * batch + b) * step;
+      if (form == EVEN_READ)
+        own[b].dy = even_masked(even, &own[b]);
+      if (form == EVEN_READ && e < end)
+        cuda_pairs_store(&even->fold->masking.masked, base + e * width, own[b].dy);
+      even_take(form, even, &own[b]);
+    }
+  }
+}
+
+/* Of a form that is known when this is compiled, as are the types. */
+static __device__ __forceinline__ void even_sum(const int form, struct cuda_fold fold,
+                                                const struct cuda_gate *gate, const struct column_part *part,
+                                                struct pair total[CUDA_LANES]) {
+  struct even_columns even;
+  even.fold = &fold;
+  even.gate = gate;
+  fold.x.type = fold.other.type = fold.masking.addend.type = fold.masking.y.type = CUDA_BF16;
+  even_init(form, &even, part->row);
+  for (int i = (int)part->begin; i < part->end; i += EVEN_ROWS * fold.lanes) {
+    CUDA_EACH_LANE(k) even.a[k] = even.b[k] = 0.0f;
+    even_stretch(form, &even, part, i);
+    CUDA_EACH_LANE(k) {
+      total[k].a += even.a[k];
+      total[k].b += even.b[k];
+    }
+  }
+  if (form >= EVEN_GRADIENTS && fold.inv_std)
+    CUDA_EACH_LANE(k) total[k].b *= fold.inv_std[part->row + k];
+}
+
+#define EVEN_CASE(form)                                                                                      \
+  case form:                                                                                                 \
+    even_sum(form, fold, &gate, &part, total);                                                               \
+    break;
+
+/* A kernel of some forms: each has the registers that it needs. */
+#define EVEN_KERNEL(even, cases)                                                                             \
+  static __global__ void __launch_bounds__(CUDA_THREADS, 2)                                                  \
+      even##_columns_kernel(struct cuda_fold fold, struct cuda_gate gate, int form) {                        \
+    int64_t blocks = column_tiles(&fold) * fold.rows.k0 * fold.parts;                                        \
+    for (int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {                                   \
+      struct pair total[CUDA_LANES] = {};                                                                    \
+      struct column_part part;                                                                               \
+      bool is_there = column_part_init(&fold, block, &part);                                                 \
+      switch (is_there ? form : -1) { cases }                                                                \
+      columns_merge(&fold, total);                                                                           \
+      if (is_there && (int)threadIdx.x < fold.groups)                                                        \
+        columns_write(&fold, &part, total);                                                                  \
+    }                                                                                                        \
+  }
+
+EVEN_KERNEL(even, EVEN_CASE(EVEN_SUM) EVEN_CASE(EVEN_MOMENTS))
+EVEN_KERNEL(even_gradient, EVEN_CASE(EVEN_GRADIENTS) EVEN_CASE(EVEN_AGAIN))
+EVEN_KERNEL(even_masked, EVEN_CASE(EVEN_READ))
+
+static bool is_even_or_absent(const struct cuda_tensor *t) {
+  return !t->data || t->type == CUDA_BF16;
+}
+
+/* The form of what even kernels can take, and its gate; -1: none. */
+static int even_form_of(const struct cuda_fold *fold, struct cuda_gate *gate) {
+  const struct cuda_masking *masking = &fold->masking;
+  if (fold->x.type != CUDA_BF16 || !is_even_or_absent(&fold->other))
+    return -1;
+  if (fold->kind == FOLD_SUM || fold->kind == FOLD_MOMENTS)
+    return fold->kind == FOLD_SUM ? EVEN_SUM : EVEN_MOMENTS;
+  if (fold->kind == FOLD_GRADIENTS)
+    return EVEN_GRADIENTS;
+  if (fold->kind != FOLD_MASKED || !cuda_gate_of(masking, gate))
+    return -1;
+  if (masking->bias)
+    return !masking->masked.data && !masking->addend.data ? EVEN_AGAIN : -1;
+  return masking->masked.type == CUDA_BF16 && is_even_or_absent(&masking->addend) &&
+                 is_even_or_absent(&masking->y)
+             ? EVEN_READ
+             : -1;
+}
+
 extern "C" void cuda_fold_columns_launch(const struct cuda_fold *fold, cudaStream_t stream) {
   int64_t tiles = (fold->rows.k1 / CUDA_LANES + fold->groups - 1) / fold->groups;
   int64_t blocks = cuda_blocks(tiles * fold->rows.k0 * fold->parts * CUDA_THREADS);
-  if (fold->kind == FOLD_MASKED && !fold->masking.bias)
+  struct cuda_gate gate = {};
+  int form = even_form_of(fold, &gate);
+  if (form == EVEN_READ)
+    CUDA_LAUNCH(even_masked_columns_kernel, blocks, CUDA_THREADS, stream, *fold, gate, form);
+  else if (form >= EVEN_GRADIENTS)
+    CUDA_LAUNCH(even_gradient_columns_kernel, blocks, CUDA_THREADS, stream, *fold, gate, form);
+  else if (form >= 0)
+    CUDA_LAUNCH(even_columns_kernel, blocks, CUDA_THREADS, stream, *fold, gate, form);
+  else if (fold->kind == FOLD_MASKED && !fold->masking.bias)
     CUDA_LAUNCH(masked_columns_kernel, blocks, CUDA_THREADS, stream, *fold);
   else if (fold->kind == FOLD_MASKED || fold->kind == FOLD_GRADIENTS)
     CUDA_LAUNCH(gradient_columns_kernel, blocks, CUDA_THREADS, stream, *fold);

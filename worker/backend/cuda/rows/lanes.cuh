@@ -16,11 +16,14 @@ struct cuda_raw_lanes {
   uint32_t word[CUDA_LANES];
 };
 
-/* What is indexed by the counter of such a loop stays in registers. */
+/* What is indexed by the counter of such a loop stays in registers. CUDA_ROLLED: the loads of the next round
+   take none before they are due. */
 #ifdef __CUDACC__
 #define CUDA_UNROLLED _Pragma("unroll")
+#define CUDA_ROLLED _Pragma("unroll 1")
 #else
 #define CUDA_UNROLLED
+#define CUDA_ROLLED
 #endif
 #define CUDA_EACH_LANE(k) CUDA_UNROLLED for (int k = 0; k < CUDA_LANES; k++)
 #define CUDA_EACH(b, n) CUDA_UNROLLED for (int b = 0; b < n; b++)
@@ -61,6 +64,19 @@ static __device__ __forceinline__ float cuda_raw_lane(const struct cuda_tensor *
   return __uint_as_float(t->type == CUDA_F32 ? raw->word[k] : k % 2 ? pair & 0xffff0000u : pair << 16);
 }
 
+static __device__ __forceinline__ struct cuda_raw_lanes cuda_pairs_of(const struct cuda_lanes *x) {
+  struct cuda_raw_lanes raw = {};
+  CUDA_EACH(k, CUDA_LANES / 2)
+  raw.word[k] = cuda_to_bf16_pair(x->at[2 * k], x->at[2 * k + 1]);
+  return raw;
+}
+
+static __device__ __forceinline__ void cuda_pairs_store(const struct cuda_tensor *t, int64_t i,
+                                                        struct cuda_raw_lanes raw) {
+  uint4 eight = {raw.word[0], raw.word[1], raw.word[2], raw.word[3]};
+  *(uint4 *)((uint16_t *)t->data + i) = eight;
+}
+
 static __device__ __forceinline__ void cuda_lanes_store(const struct cuda_tensor *t, int64_t i, int n,
                                                         const struct cuda_lanes *x) {
   if (n < CUDA_LANES) {
@@ -73,11 +89,17 @@ static __device__ __forceinline__ void cuda_lanes_store(const struct cuda_tensor
     to[0] = low;
     to[1] = high;
   } else {
-    uint32_t pairs[CUDA_LANES / 2] = {};
-    CUDA_EACH_LANE(k) pairs[k / 2] |= (uint32_t)cuda_to_bf16(x->at[k]) << k % 2 * 16;
-    uint4 eight = {pairs[0], pairs[1], pairs[2], pairs[3]};
-    *(uint4 *)((uint16_t *)t->data + i) = eight;
+    cuda_pairs_store(t, i, cuda_pairs_of(x));
   }
+}
+
+/* Elements i to i + 7, where i is a multiple of CUDA_LANES. */
+static __device__ __forceinline__ void cuda_floats_load(const float *from, int64_t i,
+                                                        float lanes[CUDA_LANES]) {
+  const float4 *fours = (const float4 *)(from + i);
+  float4 low = fours[0], high = fours[1];
+  lanes[0] = low.x, lanes[1] = low.y, lanes[2] = low.z, lanes[3] = low.w;
+  lanes[4] = high.x, lanes[5] = high.y, lanes[6] = high.z, lanes[7] = high.w;
 }
 
 #endif

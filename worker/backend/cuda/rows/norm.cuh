@@ -3,6 +3,8 @@
 #ifndef WEIR_WORKER_BACKEND_CUDA_ROWS_NORM_CUH
 #define WEIR_WORKER_BACKEND_CUDA_ROWS_NORM_CUH
 
+#include <math.h>
+
 #include "worker/backend/cuda/engine/device.h"
 #include "worker/backend/cuda/rows/norm.h"
 
@@ -44,6 +46,44 @@ static __device__ __forceinline__ float cuda_mask(const struct cuda_masking *mas
   float sum = masking->addend.data ? dy + addend : dy;
   float masked = cuda_lets_through(&masking->activation, y) ? sum : 0.0f;
   return cuda_rounded(masked, masking->masked.data && masking->masked.type == CUDA_BF16);
+}
+
+/* The same as bounds: the gradient passes where y > low and y < high; high: NaN where there is no bound. */
+struct cuda_gate {
+  float low, high;
+};
+
+static __device__ __forceinline__ float cuda_gated(const struct cuda_gate *gate, float dy, float y) {
+  return y > gate->low && !(y >= gate->high) ? dy : 0.0f;
+}
+
+/* A bound of BF16 that is not negative, as one of the values that are rounded: half a unit further. */
+static inline bool cuda_bound_rounded(float *bound, int direction) {
+  union {
+    float real;
+    uint32_t bits;
+  } as = {*bound};
+  if (isnan(*bound))
+    return true;
+  if (as.bits >> 31 || as.bits & 0xffffu || (as.bits == 0 && direction < 0))
+    return false;
+  as.bits += (uint32_t)direction * (0x8000u - (as.bits >> 16 & 1u));
+  *bound = as.real;
+  return true;
+}
+
+/* The gate for y as it is read; where it is computed again, for the norm alone, without activation and
+   rounding. False where there is none. */
+static inline bool cuda_gate_of(const struct cuda_masking *masking, struct cuda_gate *gate) {
+  const struct cuda_activation *activation = &masking->activation;
+  gate->low = activation->kind == ACTIVATION_RELU   ? 0.0f
+              : activation->kind == ACTIVATION_CLIP ? activation->low
+                                                    : -INFINITY;
+  gate->high = activation->kind == ACTIVATION_CLIP ? activation->high : NAN;
+  if (activation->kind == ACTIVATION_NONE)
+    return !masking->bias && !masking->y.data;
+  return !masking->bias || !masking->is_rounded ||
+         (cuda_bound_rounded(&gate->low, 1) && cuda_bound_rounded(&gate->high, -1));
 }
 
 #endif

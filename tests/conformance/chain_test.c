@@ -268,12 +268,69 @@ static void build_channels_last(struct trial *trial) {
   trial->watched[trial->n_watched++] = y;
 }
 
-static bool keeps_channels_last(const struct backend_def *backend, enum precision precision) {
+/* A node whose result is watched: a chain of its own. */
+static void add_alone(struct trial *trial, const char *op, struct value_list inputs,
+                      struct attr_list attributes) {
+  trial->watched[trial->n_watched++] = graph_add_node(trial->graph, op, inputs, 1, attributes)->outputs[0];
+}
+
+/* Of other operands that repeat as rows, as blocks of one element, in neither way, or are one element, which
+   is known or not. */
+static void add_sums_alone(struct trial *trial, int x, int y, int64_t width) {
+  const struct shape shapes[] = {{1, {width}},   {2, {6, width}},    {3, {4, 6, 1}},
+                                 {3, {4, 1, 1}}, {3, {4, 1, width}}, {1, {1}}};
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    int other = add_input(trial, DTYPE_F32, &shapes[i]);
+    add_alone(trial, i % 2 ? "Mul" : "Add", VALUES(x, other), ATTRS_NONE);
+    add_alone(trial, "Sub", VALUES(other, y), ATTRS_NONE);
+  }
+  add_alone(trial, "Mul", VALUES(x, graph_add_constant_f32(trial->graph, -1.5f)), ATTRS_NONE);
+  add_alone(trial, "Sub", VALUES(graph_add_constant_f32(trial->graph, 0.75f), x), ATTRS_NONE);
+  add_alone(trial, "Add", VALUES(x, y), ATTRS_NONE);
+}
+
+/* x is from -5 to 5, where the functions are neither 0 nor 1 yet. */
+static void build_alone(struct trial *trial) {
+  static const char *const functions[] = {"Relu", "Sigmoid", "Tanh", "HardSwish"};
+  static const char *const of_result[] = {"Relu", "Sigmoid", "Tanh"};
+  struct attr to_i64 = {.name = "to", .type = ATTR_INT, .i = 7}, to_f32 = to_i64;
+  struct attr by_tanh = {.name = "approximate", .type = ATTR_STRING, .s = "tanh"};
+  struct shape shape = {3, {4, 6, 16}}, narrow = {3, {4, 6, 4}};
+  *trial = (struct trial){.key = 3, .graph = graph_new(), .shape = shape};
+  trial->graph->opset = 20;
+  trial->graph->is_training = true;
+  int small = add_input(trial, DTYPE_F32, &shape), dy = add_input(trial, DTYPE_F32, &shape);
+  int mask = add_input(trial, DTYPE_BOOL, &shape);
+  add_alone(trial, "Mul", VALUES(small, graph_add_constant_f32(trial->graph, 5.0f)), ATTRS_NONE);
+  int x = trial->watched[0];
+  add_sums_alone(trial, x, dy, 16);
+  int narrow_x = add_input(trial, DTYPE_F32, &narrow), narrow_y = add_input(trial, DTYPE_F32, &narrow);
+  add_sums_alone(trial, narrow_x, narrow_y, 4);
+  for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+    add_alone(trial, functions[i], VALUES(x), ATTRS_NONE);
+  for (size_t i = 0; i < sizeof of_result / sizeof *of_result; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "%sGrad", of_result[i]);
+    add_alone(trial, name, VALUES(dy, small), ATTRS_NONE);
+  }
+  add_alone(trial, "HardSwishGrad", VALUES(dy, x), ATTRS_NONE);
+  add_alone(trial, "Gelu", VALUES(x), ATTRS_NONE);
+  add_alone(trial, "GeluGrad", VALUES(dy, x), ATTRS_NONE);
+  add_alone(trial, "Gelu", VALUES(x), ATTR_LIST(by_tanh));
+  add_alone(trial, "GeluGrad", VALUES(dy, x), ATTR_LIST(by_tanh));
+  add_alone(trial, "DropoutGrad", VALUES(dy, mask), ATTRS_NONE);
+  int whole = graph_add_node(trial->graph, "Cast", VALUES(mask), 1, ATTR_LIST(to_i64))->outputs[0];
+  to_f32.i = 1;
+  add_alone(trial, "Cast", VALUES(add_detour(trial, whole)), ATTR_LIST(to_f32));
+}
+
+static bool agrees_built(const struct backend_def *backend, enum precision precision,
+                         void (*build)(struct trial *trial)) {
   struct err err = ERR_NONE;
   struct outcome expected;
   struct trial trial;
   bool is_ok;
-  build_channels_last(&trial);
+  build(&trial);
   outcome_init(&expected, trial.graph, trial.watched, trial.n_watched);
   if (execute(&trial, backend_find("ref"), PRECISION_F32, &expected, &err))
     check_failed(err.text, __FILE__, __LINE__);
@@ -322,8 +379,12 @@ int main(int argc, char **argv) {
   for (int p = 0; p < 2; p++)
     tap_result(is_ok[p], "graphs of elementwise nodes agree with ref in %s (%llu)", p ? "bf16" : "fp32",
                last - first + 1);
-  tap_result(keeps_channels_last(backend, PRECISION_F32) && keeps_channels_last(backend, PRECISION_BF16),
+  tap_result(agrees_built(backend, PRECISION_F32, build_channels_last) &&
+                 agrees_built(backend, PRECISION_BF16, build_channels_last),
              "channels may be last");
+  tap_result(agrees_built(backend, PRECISION_F32, build_alone) &&
+                 agrees_built(backend, PRECISION_BF16, build_alone),
+             "nodes alone, of operands that are broadcast in each way");
   tap_result(is_fused(backend), "what only a chain reads is never in memory");
   return tap_finish();
 }

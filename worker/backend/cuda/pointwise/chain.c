@@ -125,7 +125,10 @@ static int enqueue_chain(struct backend_program *program, const struct cuda_step
   }
   for (int a = n_inputs; a < step->n_args; a++)
     chain->outputs[a - n_inputs].data = step->args[a].tensor.data;
-  cuda_pointwise_launch(chain, stream);
+  if (chain->is_straight)
+    cuda_straight_launch(chain, stream);
+  else
+    cuda_pointwise_launch(chain, stream);
   return cuda_check(step->node, cudaGetLastError(), "start a chain of elementwise operations", err);
 }
 
@@ -180,6 +183,7 @@ void cuda_chain_flush(struct backend_program *program) {
     details->plane = cuda_divisor_of(details->elems / chain->shape.dim[0] / chain->shape.dim[1]);
   }
   memcpy(details->instructions, plan.instructions, sizeof details->instructions);
+  details->is_straight = chain_is_straight(details);
   for (int k = 0; k < chain->n_ops; k++)
     if (chain->ops[k].node != chain->node)
       cuda_pass_over(program, chain->node, chain->ops[k].node->index);

@@ -60,6 +60,9 @@ bool chain_plan(const struct cuda_chain *chain, bool (*is_needed)(const void *us
 void chain_places(const struct cuda_chain *chain, enum cuda_layout layout, const struct cuda_arg *tensors,
                   int n_inputs, struct pointwise *out);
 
+/* Whether cuda_straight_launch computes the chain. */
+bool chain_is_straight(const struct pointwise *chain);
+
 /* cuda_kernel.prepare of every op that chains can compute. */
 bool cuda_chain_add(struct backend_program *program, const struct node *node);
 

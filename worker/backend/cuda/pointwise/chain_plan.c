@@ -199,3 +199,32 @@ void chain_places(const struct cuda_chain *chain, enum cuda_layout layout, const
   for (int i = 0; i < n_inputs; i++)
     choose_place(&walk, i, &out->inputs[i]);
 }
+
+static bool is_straight_op(int op) {
+  switch (op) {
+#define STRAIGHT(name, operands) case REAL_##name:
+    POINTWISE_STRAIGHT(STRAIGHT)
+#undef STRAIGHT
+    return true;
+  default:
+    return false;
+  }
+}
+
+bool chain_is_straight(const struct pointwise *chain) {
+  const struct pointwise_instruction *instruction = &chain->instructions[0];
+  enum cuda_type type = chain->outputs[0].type;
+  if (chain->is_integer || chain->n_instructions != 1 || !is_straight_op(instruction->op) ||
+      (type != CUDA_F32 && type != CUDA_BF16) || chain->elems % POINTWISE_LANES != 0 ||
+      chain->elems > INT32_MAX)
+    return false;
+  for (int o = 0; o < 2; o++) {
+    if (instruction->from[o] >= OPERAND_REGISTER)
+      continue;
+    const struct pointwise_input *in = &chain->inputs[instruction->from[o]];
+    if (in->place == AT_CYCLE || in->place == AT_STRIDED ||
+        (in->type != CUDA_F32 && in->type != CUDA_BF16 && in->type != CUDA_U8))
+      return false;
+  }
+  return true;
+}

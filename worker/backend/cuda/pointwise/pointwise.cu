@@ -11,11 +11,9 @@
 #include <math.h>
 
 #include "worker/backend/cuda/engine/device.h"
+#include "worker/backend/cuda/pointwise/lanes.cuh"
 #include "worker/backend/cuda/pointwise/random.cuh"
-
-struct real_lanes {
-  float at[POINTWISE_LANES];
-};
+#include "worker/backend/cuda/pointwise/real.cuh"
 
 /* Chains of integers are short and few: an element at a time. */
 struct integer_lanes {
@@ -27,8 +25,6 @@ struct lanes {
   int64_t i;
   int n;
 };
-
-#define EACH_LANE(k) for (int k = 0; k < POINTWISE_LANES; k++)
 
 static __device__ int64_t strided_place(const struct pointwise *chain, const struct pointwise_input *in,
                                         int64_t i) {
@@ -101,19 +97,11 @@ static __device__ struct real_lanes read_reals(const struct pointwise *chain,
   struct real_lanes x;
   bool is_side_by_side = lane_places(chain, in, lanes, places);
   if (is_side_by_side && in->type == CUDA_F32) {
-    const float4 *from = (const float4 *)((const float *)in->data + places[0]);
-    for (int v = 0; v < POINTWISE_LANES / 4; v++) {
-      float4 four = from[v];
-      x.at[4 * v] = four.x, x.at[4 * v + 1] = four.y, x.at[4 * v + 2] = four.z, x.at[4 * v + 3] = four.w;
-    }
-    return x;
+    const uint4 *from = (const uint4 *)((const float *)in->data + places[0]);
+    return lanes_of_f32(from[0], from[1]);
   }
-  if (is_side_by_side && in->type == CUDA_BF16) {
-    uint4 eight = *(const uint4 *)((const uint16_t *)in->data + places[0]);
-    unsigned pairs[] = {eight.x, eight.y, eight.z, eight.w};
-    EACH_LANE(k) x.at[k] = __uint_as_float(k % 2 ? pairs[k / 2] & 0xffff0000u : pairs[k / 2] << 16);
-    return x;
-  }
+  if (is_side_by_side && in->type == CUDA_BF16)
+    return lanes_of_bf16(*(const uint4 *)((const uint16_t *)in->data + places[0]));
   EACH_LANE(k) x.at[k] = read_real(in, is_side_by_side ? places[0] + k : places[k]);
   return x;
 }
@@ -155,17 +143,8 @@ static __device__ void write_real(void *data, enum cuda_type type, int64_t i, fl
 
 static __device__ void write_reals(void *data, enum cuda_type type, const struct lanes *lanes,
                                    const struct real_lanes *x) {
-  if (lanes->n == POINTWISE_LANES && type == CUDA_F32) {
-    float4 *to = (float4 *)((float *)data + lanes->i);
-    for (int v = 0; v < POINTWISE_LANES / 4; v++) {
-      float4 four = {x->at[4 * v], x->at[4 * v + 1], x->at[4 * v + 2], x->at[4 * v + 3]};
-      to[v] = four;
-    }
-  } else if (lanes->n == POINTWISE_LANES && type == CUDA_BF16) {
-    unsigned pairs[POINTWISE_LANES / 2] = {};
-    EACH_LANE(k) pairs[k / 2] |= (unsigned)cuda_to_bf16(x->at[k]) << k % 2 * 16;
-    uint4 eight = {pairs[0], pairs[1], pairs[2], pairs[3]};
-    *(uint4 *)((uint16_t *)data + lanes->i) = eight;
+  if (lanes->n == POINTWISE_LANES && (type == CUDA_F32 || type == CUDA_BF16)) {
+    write_lanes(data, type, lanes->i, x);
   } else {
     EACH_LANE(k)
     if (k < lanes->n)
@@ -181,77 +160,6 @@ static __device__ void write_integers(void *data, enum cuda_type type, const str
     ((int64_t *)data)[lanes->i] = x->at[0];
   else
     ((uint8_t *)data)[lanes->i] = (uint8_t)x->at[0];
-}
-
-static __device__ float unit_clamped(float x) {
-  x = x < 0.0f ? 0.0f : x;
-  return x > 1.0f ? 1.0f : x;
-}
-
-static __device__ float sigmoid_of(float x) {
-  return 1.0f / (1.0f + expf(-x));
-}
-
-static __device__ float swish_slope(float x, float alpha) {
-  float gate = sigmoid_of(alpha * x);
-  return gate + alpha * x * gate * (1.0f - gate);
-}
-
-static __device__ float gelu_probability(float x) {
-  return 0.5f * (1.0f + erff(x * 0.70710678f));
-}
-
-static __device__ float gelu_slope(float x) {
-  return gelu_probability(x) + x * 0.39894228f * expf(-0.5f * x * x);
-}
-
-static __device__ float gelu_approximation(float x) {
-  return 0.5f * (1.0f + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
-}
-
-static __device__ float gelu_approximate_slope(float x) {
-  float p = gelu_approximation(x), inner = 0.79788456f * (1.0f + 3.0f * 0.044715f * x * x);
-  return p + 2.0f * x * p * (1.0f - p) * inner;
-}
-
-/* tanh(log(1 + e^x)) without overflow, as the reference kernel of Mish has it. */
-static __device__ float mish_gate(float x) {
-  float e = expf(-fabsf(x)), n = x > 0.0f ? 1.0f + 2.0f * e : e * (e + 2.0f);
-  return n / (n + (x > 0.0f ? 2.0f * e * e : 2.0f));
-}
-
-static __device__ float mish_slope(float x) {
-  float t = mish_gate(x);
-  return t + x * ((1.0f - t) * (1.0f + t) / (1.0f + expf(-x)));
-}
-
-/* Long functions that models hardly have, as calls: they would take the place of the others' instructions,
-   and most of the compiler's time. */
-#define RARE(name)                                                                                           \
-  static __device__ __attribute__((noinline)) float rare_##name(float x) {                                   \
-    return name##f(x);                                                                                       \
-  }
-#define RARE_OF_TWO(name)                                                                                    \
-  static __device__ __attribute__((noinline)) float rare_##name(float x, float y) {                          \
-    return name##f(x, y);                                                                                    \
-  }
-RARE(acos)
-RARE(acosh)
-RARE(asin)
-RARE(asinh)
-RARE(atan)
-RARE(atanh)
-RARE(cos)
-RARE(cosh)
-RARE(sin)
-RARE(sinh)
-RARE(tan)
-RARE_OF_TWO(fmod)
-RARE_OF_TWO(pow)
-
-static __device__ float floor_mod(float x, float y) {
-  float r = rare_fmod(x, y);
-  return r != 0.0f && (r < 0.0f) != (y < 0.0f) ? r + y : r;
 }
 
 static __device__ int64_t wrapped_add(int64_t x, int64_t y) {
@@ -288,13 +196,7 @@ static __device__ int64_t integer_power(int64_t base, int64_t exponent) {
   return power;
 }
 
-/* Instructions: a function of an element for each. */
-
-#define REAL(name, reads, attrs, expression)                                                                 \
-  static __device__ inline float real_##name(float x, float y, float z, float a, float b) {                  \
-    (void)x, (void)y, (void)z, (void)a, (void)b;                                                             \
-    return expression;                                                                                       \
-  }
+#define REAL(name, reads, attrs, expression)
 #define INTEGER(name, reads, expression)                                                                     \
   static __device__ inline int64_t integer_##name(int64_t x, int64_t y, int64_t z) {                         \
     (void)x, (void)y, (void)z;                                                                               \
@@ -377,10 +279,6 @@ static __device__ void check_divisor(const struct pointwise *chain,
                    from < OPERAND_REGISTER ? place_of(chain, &chain->inputs[from], i) : i);
 }
 
-static __device__ void fill_reals(struct real_lanes *lanes, float x) {
-  EACH_LANE(k) lanes->at[k] = x;
-}
-
 static __device__ void fill_integers(struct integer_lanes *lanes, int64_t x) {
   lanes->at[0] = x;
 }
@@ -416,7 +314,7 @@ static __device__ void fill_integers(struct integer_lanes *lanes, int64_t x) {
   }
 
 static __device__ void run_reals(const struct pointwise *chain, const struct lanes *lanes) {
-  RUN_CHAIN(real_lanes, real, read_reals, fill_reals,
+  RUN_CHAIN(real_lanes, real, read_reals, fill_lanes,
             instruction->op == REAL_Draw ? real_draw(chain, lanes, instruction->node, &x)
                                          : compute_reals(instruction, &x, &y, &z),
             write_reals)

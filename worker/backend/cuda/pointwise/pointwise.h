@@ -38,6 +38,14 @@ enum pointwise_integer {
   POINTWISE_INTEGERS
 };
 
+/* of(instruction, operands): those that have a kernel of their own (straight.cu) for a chain that is nothing
+   else. */
+#define POINTWISE_STRAIGHT(of)                                                                               \
+  of(Add, 2) of(Copy, 1) of(GeluExact, 1) of(GeluExactGrad, 2) of(GeluTanh, 1) of(GeluTanhGrad, 2)           \
+      of(HardSwish, 1) of(HardSwishGrad, 2) of(KeepWhere, 2) of(Mul, 2) of(Relu, 1) of(ReluGrad, 2)          \
+          of(Sigmoid, 1) of(SigmoidGrad, 2) of(Sub, 2) of(Swish, 1) of(SwishGrad, 2) of(Tanh, 1)             \
+              of(TanhGrad, 2)
+
 /* Where an operand comes from: input k, register k, what the instruction before gave, or the instruction. */
 enum {
   OPERAND_INPUT = 0,
@@ -82,7 +90,7 @@ struct pointwise_input {
 /* 2 KiB, passed by value: constant memory, which all threads read at once. */
 struct pointwise {
   int64_t elems;
-  bool is_integer;
+  bool is_integer, is_straight; /* cuda_straight_launch may launch it */
   int n_instructions, rank;
   struct cuda_divisor dim[CUDA_RANK_MAX]; /* of the chain's shape, collapsed; the innermost last */
   struct pointwise_input inputs[POINTWISE_INPUTS_MAX];
@@ -102,6 +110,9 @@ struct pointwise {
 extern "C" {
 #endif
 void cuda_pointwise_launch(const struct pointwise *chain, cudaStream_t stream);
+/* A chain of one instruction of POINTWISE_STRAIGHT and one output, of less than 2^31 elements and only whole
+   lanes, all of F32 or BF16, or U8 that are read; no input is AT_CYCLE or AT_STRIDED. */
+void cuda_straight_launch(const struct pointwise *chain, cudaStream_t stream);
 #ifdef __cplusplus
 }
 #endif

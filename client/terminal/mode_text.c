@@ -23,12 +23,14 @@ void mode_print(FILE *file, const char *prefix, const Weir__RunSpec *spec, uint6
   fprintf(file, "%s%s", prefix, mode.def->name);
   if (spec->train->has_staleness)
     fprintf(file, ", staleness %u", spec->train->staleness);
+  if (mode.def->applies_units)
+    fprintf(file, ", window %u", bounds.rounds - 1);
   fprintf(
       file,
       ": at most %u versions of the weights on the servers (%s) and sums of gradients of %u step%s (%s), %u "
       "versions on each worker (%s)\n",
-      bounds.versions, output_bytes(bounds.versions * version_bytes, servers), bounds.rounds,
-      plural(bounds.rounds), output_bytes(bounds.rounds * version_bytes, gradients), sets,
+      bounds.versions, output_bytes(bounds.versions * version_bytes, servers), bounds.sums,
+      plural(bounds.sums), output_bytes(bounds.sums * version_bytes, gradients), sets,
       output_bytes(sets * version_bytes, worker));
 }
 

@@ -18,7 +18,7 @@ static uint64_t local_stride(const Weir__TrainSpec *train) {
 /* A worker has the weights of a replica besides. */
 static struct mode_bounds local_bounds(const Weir__TrainSpec *train) {
   (void)train;
-  return (struct mode_bounds){.versions = 2, .rounds = 1, .sets = 2, .replica_sets = 1};
+  return (struct mode_bounds){.versions = 2, .rounds = 1, .sums = 1, .sets = 2, .replica_sets = 1};
 }
 
 static int check_steps(const char *key, uint64_t steps, uint64_t stride, struct err *err) {

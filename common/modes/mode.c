@@ -5,6 +5,14 @@ uint64_t mode_version(const struct mode *mode, uint64_t step) {
   return mode->def->version(mode->train, step);
 }
 
+uint64_t mode_proves(const struct mode *mode, uint64_t version) {
+  return mode->def->proves ? mode->def->proves(mode->train, version) : version;
+}
+
+uint64_t mode_horizon(const struct mode *mode, uint64_t newest) {
+  return mode->def->horizon ? mode->def->horizon(mode->train, newest) : newest;
+}
+
 enum mode_arrival mode_arrive(const struct mode *mode, const struct mode_part *part) {
   return mode->def->arrive(mode->train, part);
 }

@@ -19,10 +19,11 @@ enum { MODE_BEFORE_MAX = 16, MODE_ROUNDS_MAX = MODE_BEFORE_MAX + 1 };
 
 /* What a part does to its block. */
 enum mode_arrival {
-  MODE_PART_IS_LATE,  /* nothing: the update of its step was made, so it is covered */
-  MODE_PART_IS_ADDED, /* it joins the parts of its step. The update is made once all of them are there, and
-                         the updates of all steps before */
-  MODE_PART_IS_EARLY  /* it is refused: nobody can have the weights that its step is computed from */
+  MODE_PART_IS_LATE,    /* nothing: the update of its step was made, so it is covered */
+  MODE_PART_IS_ADDED,   /* it joins the parts of its step. The update is made once all of them are there, and
+                           the updates of all steps before */
+  MODE_PART_IS_APPLIED, /* it is an update by itself, now, unless that was made: blocks mark what they have */
+  MODE_PART_IS_EARLY    /* it is refused: nobody can have the weights that its step is computed from */
 };
 
 /* A training part that comes to a server. */
@@ -36,6 +37,7 @@ struct mode_part {
 struct mode_bounds {
   uint32_t versions;     /* of a block, on its server */
   uint32_t rounds;       /* steps that are not over: a server takes parts of them, a worker computes them */
+  uint32_t sums;         /* of them a server keeps gradients */
   uint32_t sets;         /* versions of all weights, on a worker: the one that fills included */
   uint32_t replica_sets; /* of all weights, on a worker, that are no versions */
 };
@@ -43,17 +45,24 @@ struct mode_bounds {
 struct mode_def {
   const char *name;
   const char *option; /* the field of TrainSpec that no other mode has; NULL: there is none */
+  /* Each microbatch is an update by itself: its gradient is that of its own mean, it is pushed by itself, and
+     computed from the newest weights that its worker has, of its step's version or a later one. A version
+     then is what a block has once all of the steps before it were applied, whatever else was. */
+  bool applies_units;
 
   /* The mode's own option, and what it cannot be together with. Errors: INVALID naming the key by its path.
      May be NULL. */
   int (*check)(const Weir__RunSpec *spec, struct err *err);
 
   /* Whose version a worker computes the step's gradients from. It hands them over once it has all of that
-     version, so a part proves the version to be complete on every server. Never lower than for the step
-     before. */
+     version, so a part proves what the version does (`proves`). Never lower than for the step before. */
   uint64_t (*version)(const Weir__TrainSpec *train, uint64_t step);
+  /* Which version is complete on every server where somebody has all of `version`. NULL: that one. */
+  uint64_t (*proves)(const Weir__TrainSpec *train, uint64_t version);
   enum mode_arrival (*arrive)(const Weir__TrainSpec *train, const struct mode_part *part);
-  /* Which version answers a call that waits for `wanted`, once the block's newest is no lower. */
+  /* The highest version that calls are answered with by a block whose newest is `newest`. NULL: that one. */
+  uint64_t (*horizon)(const Weir__TrainSpec *train, uint64_t newest);
+  /* Which version answers a call that waits for `wanted`, once the block's horizon is no lower. */
   uint64_t (*answer)(const Weir__TrainSpec *train, uint64_t wanted, uint64_t newest);
   /* The lowest version that somebody may still need when `complete` is known to be complete on every server:
      steps from `complete` on may have to be computed again, because a worker died. */
@@ -87,6 +96,8 @@ struct mode mode_of(const Weir__RunSpec *spec); /* of a spec that was checked */
 
 /* The questions of struct mode_def. */
 uint64_t mode_version(const struct mode *mode, uint64_t step);
+uint64_t mode_proves(const struct mode *mode, uint64_t version);
+uint64_t mode_horizon(const struct mode *mode, uint64_t newest);
 enum mode_arrival mode_arrive(const struct mode *mode, const struct mode_part *part);
 uint64_t mode_answer(const struct mode *mode, uint64_t wanted, uint64_t newest);
 uint64_t mode_oldest(const struct mode *mode, uint64_t complete);

@@ -39,16 +39,11 @@ static uint64_t ssp_oldest(const Weir__TrainSpec *train, uint64_t complete) {
   return ssp_version(train, complete);
 }
 
-static uint64_t ssp_boundary(const Weir__TrainSpec *train, uint64_t version) {
-  (void)train;
-  return version;
-}
-
 /* A part for the newest version's step before proves a version that is K + 1 older; steps from that on are
    computed from another K older. Steps before the proof's are over, and K + 1 may be open. */
 static struct mode_bounds ssp_bounds(const Weir__TrainSpec *train) {
   uint32_t lag = train->staleness;
-  return (struct mode_bounds){.versions = 2 * lag + 2, .rounds = lag + 1, .sets = lag + 2};
+  return (struct mode_bounds){.versions = 2 * lag + 2, .rounds = lag + 1, .sums = lag + 1, .sets = lag + 2};
 }
 
 static const char *ssp_note(const Weir__TrainSpec *train) {
@@ -66,6 +61,6 @@ const struct mode_def mode_ssp = {.name = "ssp",
                                   .arrive = ssp_arrive,
                                   .answer = sync_answer,
                                   .oldest = ssp_oldest,
-                                  .boundary = ssp_boundary,
+                                  .boundary = sync_boundary,
                                   .bounds = ssp_bounds,
                                   .note = ssp_note};

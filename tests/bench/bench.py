@@ -2,7 +2,8 @@
 """`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
 the same run. With names of parts, only those: training, engine, optimizers, data, data-plane, checkpoints, collective,
 groups, turns, starts, fork, crowd, shares, coordinator, dashboard, tls, straggler, memory, recompute, pipeline, precision, forms;
-only by their names late, late-accuracy, search, trials, tune, sweep-stop, external, stage-memory, stage-death and large
+only by their names late, late-accuracy, async-accuracy, search, trials, tune, sweep-stop, external, stage-memory, stage-death and
+large
 (`make bench LARGE=1`).
 
 Machines are noisy: rounds alternate between the sides, and medians and ratios are what to quote. PyTorch's side runs
@@ -154,7 +155,7 @@ PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench
          "straggler": straggler.main, "memory": memory.main, "recompute": bench_recompute, "pipeline": bench_pipeline,
          "precision": precision.main, "forms": bench_forms,
          "search": bench_search, "sweep-stop": sweep_stop.main, "trials": trials.main,
-         "tune": tune.main, "late": late.main, "late-accuracy": late.accuracies,
+         "tune": tune.main, "late": late.main, "late-accuracy": late.accuracies, "async-accuracy": late.async_accuracies,
          "external": external.main, "stage-memory": stage_memory.main, "stage-death": stage_death.main,
          "large": checkpoints.bench_large}
 

@@ -1,11 +1,14 @@
-"""Late gradients. samples/s of sync and of ssp while one of two workers is frozen for 200 ms twice a second; and what a lag costs:
-accuracy after two epochs of Fashion-MNIST, by optimizer. `make bench PARTS="late late-accuracy"`."""
+"""Late gradients. samples/s of sync, of ssp and of async while one of two workers is frozen for 200 ms twice a second; and what a
+lag, or updates by microbatches, cost: accuracy after two epochs of Fashion-MNIST, by optimizer.
+`make bench PARTS="late late-accuracy async-accuracy"`."""
 import os
+import re
 import signal
 import threading
 
 from harness import Cluster, Folder, Process, newest_step, program, read_metrics, wait_for, weir
 
+ASYNC = "async"
 LAGS = (None, 1, 2, 4)  # None: sync
 FROZEN_SECONDS, PERIOD_SECONDS = 0.2, 0.5
 SETTLED_STEPS, STEPS = 40, 80  # shares follow speeds after the first of them; the others are measured
@@ -14,11 +17,14 @@ OPTIMIZERS = {"sgd": "{name: sgd, lr: 0.1}", "sgd, momentum": "{name: sgd, lr: 0
 
 
 def mode(lag):
+    """Of sync, of ssp with that lag, or of async."""
+    if lag == ASYNC:
+        return "  mode: async\n"
     return "" if lag is None else f"  mode: ssp\n  staleness: {lag}\n"
 
 
 def name_of(lag):
-    return "sync" if lag is None else f"ssp {lag}"
+    return lag if lag == ASYNC else "sync" if lag is None else f"ssp {lag}"
 
 
 class Freezer:
@@ -66,19 +72,19 @@ def main():
         folder.model("lenet", "--channels", "32,64", "--hidden", "128", "--seed", "1")
         print("late: samples/s of two workers, undisturbed and with one of them frozen for 200 ms twice a second")
         base = None
-        for lag in LAGS:
+        for lag in (*LAGS, ASYNC):
             free, frozen = rate(folder, lag, False), rate(folder, lag, True)
             base = base or frozen
             print(f"  {name_of(lag):7} {free:7.0f}  {frozen:7.0f}: {frozen / free:.2f} of it, {frozen / base:.2f} times sync's",
                   flush=True)
 
 
-def accuracy(folder, optimizer, lag):
+def accuracy(folder, optimizer, lag, workers=1):
     train = f"  epochs: 2\n  batch: 128\n  microbatches: 4\n  seed: 1\n  optimizer: {optimizer}\n{mode(lag)}"
     spec = folder.spec(folder.file("mlp.onnx"), train=train, data="  eval: {format: idx, images: t10k-images-idx3-ubyte.gz, "
                        "labels: t10k-labels-idx1-ubyte.gz}\n")
     out = folder.file(f"run-{len(os.listdir(folder.path))}")
-    weir("train", spec, "--threads", 2, "--out", out)
+    weir("train", spec, "--threads", 2 // workers, "--workers", workers, "--out", out)
     events = read_metrics(os.path.join(out, "metrics.jsonl"))
     return [event for event in events if event["event"] == "eval"][-1]
 
@@ -90,4 +96,16 @@ def accuracies():
         print("late-accuracy: accuracy (and loss) of an MLP on Fashion-MNIST after two epochs: " + ", ".join(map(name_of, LAGS)))
         for name, optimizer in OPTIMIZERS.items():
             found = [accuracy(folder, optimizer, lag) for lag in LAGS]
+            print(f"  {name:13} " + "  ".join(f"{event['accuracy']:.2%} ({event['loss']:.3f})" for event in found), flush=True)
+
+
+def async_accuracies():
+    """Each microbatch of four is an update: at the rate that is good for one update of all of them, and at a quarter of it."""
+    with Folder() as folder:
+        folder.model("mlp", "--hidden", "128", "--seed", "1")
+        print("async-accuracy: accuracy (and loss) of an MLP on Fashion-MNIST after two epochs, by two workers: sync, async, "
+              "async at a quarter of the rate")
+        for name, optimizer in OPTIMIZERS.items():
+            quarter = re.sub(r"lr: ([0-9.]+)", lambda found: f"lr: {float(found[1]) / 4:g}", optimizer)
+            found = [accuracy(folder, *run, workers=2) for run in ((optimizer, None), (optimizer, ASYNC), (quarter, ASYNC))]
             print(f"  {name:13} " + "  ".join(f"{event['accuracy']:.2%} ({event['loss']:.3f})" for event in found), flush=True)

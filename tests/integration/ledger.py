@@ -46,8 +46,8 @@ def npy(shape, kind, data):
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + data
 
 
-def spec(folder, rows, epochs, batch, microbatches, train="", more=""):
-    """The spec's path; train: further lines of that section, more: of the spec."""
+def spec(folder, rows, epochs, batch, microbatches, train="", more="", rate=None):
+    """The spec's path; train: further lines of that section, more: of the spec; rate: the batch, where that is the mean's."""
     folder.file("ledger.onnx", model(rows))
     order = random.Random(1).sample(range(rows), rows)
     folder.file("ids.npy", npy((rows,), "<i8", struct.pack(f"<{rows}q", *order)))
@@ -59,5 +59,5 @@ train:
   batch: {batch}
   microbatches: {microbatches}
   seed: 5
-  optimizer: {{name: sgd, lr: {batch}, groups: [{{params: [b], momentum: 0}}, {{params: [c], momentum: 0.0}}]}}
+  optimizer: {{name: sgd, lr: {rate or batch}, groups: [{{params: [b], momentum: 0}}, {{params: [c], momentum: 0.0}}]}}
 {train}{more}""")

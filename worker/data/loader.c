@@ -8,6 +8,7 @@
 #include "common/agree/float_setting.h"
 #include "common/agree/random.h"
 #include "common/base/clock.h"
+#include "common/modes/mode.h"
 #include "worker/backend/memory.h"
 #include "worker/data/mixing.h"
 #include "worker/data/sampler.h"
@@ -26,7 +27,7 @@ struct slot {
   enum slot_state state;
   uint64_t step;
   uint32_t microbatch;
-  float scale;            /* 1 / the step's denominator: the batch's last input */
+  float scale;            /* 1 / the denominator of its mean: the batch's last input */
   struct scratch scratch; /* of a spare one; threads that make batches ahead have their own */
   struct slot *next;      /* in the list of spare slots */
 };
@@ -50,11 +51,12 @@ struct loader {
   int n_threads;
   int trace_number;
   bool is_stopping;
-  uint64_t wait_ns;     /* what callers have waited */
-  uint64_t scaled_step; /* whose scale is known */
-  uint32_t scaled_replica;
-  float scale;   /* negative before the first is */
-  uint64_t step; /* expected: microbatches [begin, end) from this step on */
+  uint64_t wait_ns;           /* what callers have waited */
+  uint32_t mean_microbatches; /* a gradient is the mean over so many microbatches of a step, that adjoin */
+  uint64_t scaled_step;       /* whose scale is known */
+  uint32_t scaled_mean;       /* of which of its means */
+  float scale;                /* negative before the first is */
+  uint64_t step;              /* expected: microbatches [begin, end) from this step on */
   uint32_t begin, end;
   uint64_t ahead_step; /* the next to be made ahead */
   uint32_t ahead_microbatch;
@@ -71,12 +73,20 @@ static void make_batch(const struct loader *loader, struct dataset *dataset, con
       dataset_read(dataset, &forms[i], read, batch->inputs[i]);
 }
 
-/* 1 / the sum of what the labels count, of all samples that the gradient is a mean over: those of the step,
-   in mode local of the replica's part of it. */
-static float find_scale(const struct loader *loader, uint64_t step, uint32_t replica) {
-  uint32_t n = loader->plan->batch / (loader->plan->replicas ? loader->plan->replicas : 1);
+/* Of the samples that a gradient is a mean over: those of the step; in mode local of the replica's part of
+   it, where each microbatch is an update of the microbatch. */
+static uint32_t find_mean(const struct loader *loader) {
+  struct mode mode = mode_of(loader->spec);
+  if (loader->plan->replicas)
+    return plan_unit_microbatches(loader->plan);
+  return mode.def->applies_units ? 1 : loader->plan->microbatches;
+}
+
+/* 1 / the sum of what the labels count, of all samples of the mean. */
+static float find_scale(const struct loader *loader, uint64_t step, uint32_t mean) {
+  uint32_t n = loader->mean_microbatches * loader->plan->microbatch_samples;
   double denominator = 0;
-  for (uint32_t i = replica * n; i < (replica + 1) * n; i++)
+  for (uint32_t i = mean * n; i < (mean + 1) * n; i++)
     denominator += loader->label_weights ? loader->label_weights[sampler_at(loader->sampler, step, i)]
                                          : loader->sample_weight;
   return denominator > 0 ? (float)(1 / denominator) : 0;
@@ -84,17 +94,17 @@ static float find_scale(const struct loader *loader, uint64_t step, uint32_t rep
 
 /* Computed once for microbatches that have it in common, which come one after the other. */
 static float step_scale(struct loader *loader, uint64_t step, uint32_t microbatch) {
-  uint32_t replica = loader->plan->replicas ? microbatch / plan_unit_microbatches(loader->plan) : 0;
+  uint32_t mean = microbatch / loader->mean_microbatches;
   float scale;
   pthread_mutex_lock(&loader->lock);
-  scale = loader->scaled_step == step && loader->scaled_replica == replica ? loader->scale : -1;
+  scale = loader->scaled_step == step && loader->scaled_mean == mean ? loader->scale : -1;
   pthread_mutex_unlock(&loader->lock);
   if (scale >= 0)
     return scale;
-  scale = find_scale(loader, step, replica);
+  scale = find_scale(loader, step, mean);
   pthread_mutex_lock(&loader->lock);
   loader->scaled_step = step;
-  loader->scaled_replica = replica;
+  loader->scaled_mean = mean;
   loader->scale = scale;
   pthread_mutex_unlock(&loader->lock);
   return scale;
@@ -296,6 +306,7 @@ int loader_new(const struct loader_options *options, struct loader **out, struct
   loader->n_inputs = model->n_columns + model->has_labels;
   loader->mixes = model->mixes_labels;
   loader->trace_number = options->trace_number;
+  loader->mean_microbatches = find_mean(loader);
   loader->scale = -1;
   pthread_mutex_init(&loader->lock, NULL);
   pthread_cond_init(&loader->changed, NULL);

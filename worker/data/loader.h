@@ -39,9 +39,10 @@ void loader_pin(struct loader *loader, const struct backend_def *backend);
  */
 void loader_expect(struct loader *loader, uint64_t step, uint32_t begin, uint32_t end);
 
-/* Inputs of a microbatch of a step: made ahead, or made now. The last is 1 / the denominator of the whole
-   step, which follows from the labels of all its samples; 0 where none of them counts. The batch is the
-   caller's until loader_put. Any thread, several at a time. */
+/* Inputs of a microbatch of a step: made ahead, or made now. The last is 1 / the denominator of the mean
+   that the gradient is of (the whole step, but in modes local and async), which follows from the labels of
+   all its samples; 0 where none of them counts. The batch is the caller's until loader_put. Any thread,
+   several at a time. */
 struct loader_batch *loader_train(struct loader *loader, uint64_t step, uint32_t microbatch);
 /* Inputs of execution `part` (0 .. eval_chunk_samples / microbatch_samples - 1) of an eval chunk; NULL when
    that part lies past the end of the eval set. */

@@ -90,7 +90,7 @@ struct reissue *coordinator_reissue_at(struct coordinator *coordinator, struct r
    computed from. */
 static bool shows_over(const struct run *run, uint64_t step, uint64_t before) {
   struct mode mode = mode_of(run->spec);
-  return before < mode_version(&mode, step);
+  return before < mode_proves(&mode, mode_version(&mode, step));
 }
 
 /* The server that told of it would have told again if it were late still. */

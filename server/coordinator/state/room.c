@@ -27,7 +27,7 @@ static uint64_t kept_values(const Weir__RunSpec *spec) {
 static uint64_t bytes_of_weight(const Weir__RunSpec *spec) {
   struct mode mode = mode_of(spec);
   struct mode_bounds bounds = mode_bounds(&mode);
-  uint64_t versions = bounds.versions + 1, gradients = GRADIENTS * (uint64_t)bounds.rounds;
+  uint64_t versions = bounds.versions + 1, gradients = GRADIENTS * (uint64_t)bounds.sums;
   return sizeof(float) * (versions + gradients + 2 * kept_values(spec));
 }
 

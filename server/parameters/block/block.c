@@ -48,7 +48,8 @@ int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const 
     if (init_statistics(block, model, err))
       return err->code;
   } else {
-    init_rounds(block);
+    if (!run->mode.def->applies_units)
+      init_rounds(block);
     block->options = update_rule_group(&run->rule, shape->group);
     if (hosted_block_init_update(block, model, err))
       return err->code;
@@ -76,12 +77,18 @@ void hosted_block_fini(struct hosted_block *block) {
   if (block->kind == BLOCK_PARAMETERS)
     hosted_block_fini_update(block);
   buffer_put(block->current);
+  buffer_put(block->evaluated);
   older_fini(&block->older);
   buffer_put(block->next);
   buffer_put(block->spare);
   buffer_put(block->slots);
   buffer_put(block->next_slots);
   snapshot_put(block->snapshot);
+}
+
+static void buffer_drop(struct buffer **buffer) {
+  buffer_put(*buffer);
+  *buffer = NULL;
 }
 
 /* Older versions that nobody needs any more, once that one is complete everywhere. */
@@ -93,6 +100,8 @@ static void hosted_block_drop_old(struct hosted_block *block, uint64_t complete)
     buffer_put(block->spare);
     block->spare = dropped;
   }
+  if (complete > block->evaluated_version)
+    buffer_drop(&block->evaluated);
 }
 
 /* The server has no room for another call that waits. The part of a push was taken all the same, and its
@@ -123,11 +132,28 @@ static void hosted_block_park(struct hosted_block *block, struct parameters_call
   block->n_parked++;
 }
 
+/* Of versions that are not evaluated any weights will do that have all updates of the steps before: the
+   newest are best. */
+static struct buffer *find_applied(const struct hosted_block *block, uint64_t version) {
+  if (block->evaluated && version == block->evaluated_version)
+    return block->evaluated;
+  return version < block->version && plan_evaluates(&block->run->plan, version) ? NULL : block->current;
+}
+
 struct buffer *hosted_block_find(const struct hosted_block *block, uint64_t version) {
   const struct mode *mode = &block->run->mode;
+  if (mode->def->applies_units)
+    return find_applied(block, version);
   if (version == block->version || !mode_makes(mode, version))
     return version == block->version ? block->current : NULL;
   return older_find(&block->older, mode_count(mode, block->version), mode_count(mode, version));
+}
+
+/* The highest version that calls are answered with: none behind one whose evaluation is not over. */
+static uint64_t block_horizon(const struct hosted_block *block) {
+  bool is_open =
+      hosted_block_evaluates(block) && !hosted_block_statistics(block, block->version)->is_evaluated;
+  return is_open ? block->version : hosted_run_horizon(block->run, block->version);
 }
 
 /* Gives a call the version that it waits for, now or when it exists. */
@@ -136,7 +162,7 @@ static void hosted_block_answer(struct hosted_block *block, struct parameters_ca
   uint64_t version;
   struct err err;
   hosted_block_drop_old(block, hosted_run_proven_version(block->run));
-  if (call->version > block->version) {
+  if (call->version > block_horizon(block)) {
     hosted_block_park(block, call);
     return;
   }
@@ -178,11 +204,6 @@ void hosted_block_push(struct hosted_block *block, struct parameters_call *call)
     hosted_block_answer(block, call);
   else
     parameters_call_reply(call, block->version, NULL);
-}
-
-static void buffer_drop(struct buffer **buffer) {
-  buffer_put(*buffer);
-  *buffer = NULL;
 }
 
 /* Segments are given back as a whole: what stays leaves them. */
@@ -272,9 +293,11 @@ static struct buffer *new_buffer(struct hosted_block *block, size_t size_bytes) 
   return settle_buffer(block, buffer_new(size_bytes), begin_ns);
 }
 
-/* Once there is a worker that can read them there, versions move to shared memory. */
+/* Once there is a worker that can read them there, versions move to shared memory. Not so weights that may be
+   replaced before it has: their memory is used again while it reads. */
 static struct buffer *new_version(struct hosted_block *block) {
-  struct shared_pool *pool = run_shares_pool(&block->run->shares);
+  bool is_kept = !block->run->mode.def->applies_units;
+  struct shared_pool *pool = is_kept ? run_shares_pool(&block->run->shares) : NULL;
   struct buffer *spare = block->spare, *shared = NULL;
   bool is_free = spare && buffer_is_sole(spare);
   uint64_t begin_ns = clock_now_ns();
@@ -310,23 +333,50 @@ static void hosted_block_pin(struct hosted_block *block) {
   block_content_put(&content);
 }
 
-void hosted_block_advance(struct hosted_block *block) {
+void hosted_block_answer_parked(struct hosted_block *block) {
   struct parameters_call *call = block->parked, *next;
-  CHECK(block->next);
-  older_add(&block->older, mode_count(&block->run->mode, block->version), block->current);
-  block->current = block->next;
-  block->next = NULL;
-  __atomic_store_n(&block->version, mode_next(&block->run->mode, block->version), __ATOMIC_RELEASE);
-  hosted_run_advance(block->run, block->version);
-  pool_step(block->pool, block->version);
-  if (block->snapshot && snapshot_step(block->snapshot) == block->version)
-    hosted_block_pin(block);
   block->parked = NULL;
   block->n_parked = 0;
   for (; call; call = next) {
     next = call->next;
     hosted_block_answer(block, call);
   }
+}
+
+/* Of a mode that applies microbatches: only a version that is evaluated stays beside the newest weights. */
+static void keep_evaluated(struct hosted_block *block) {
+  bool is_kept = block->evaluated && block->evaluated_version == block->version;
+  struct buffer **place = &block->spare;
+  if (!is_kept && plan_evaluates(&block->run->plan, block->version)) {
+    place = &block->evaluated;
+    block->evaluated_version = block->version;
+  }
+  buffer_put(*place);
+  *place = block->current;
+}
+
+void hosted_block_renew(struct hosted_block *block) {
+  CHECK(block->next);
+  if (block->run->mode.def->applies_units)
+    keep_evaluated(block);
+  else
+    older_add(&block->older, mode_count(&block->run->mode, block->version), block->current);
+  block->current = block->next;
+  block->next = NULL;
+}
+
+void hosted_block_advance(struct hosted_block *block) {
+  hosted_block_renew(block);
+  hosted_block_count_version(block);
+}
+
+void hosted_block_count_version(struct hosted_block *block) {
+  __atomic_store_n(&block->version, mode_next(&block->run->mode, block->version), __ATOMIC_RELEASE);
+  hosted_run_advance(block->run, block->version);
+  pool_step(block->pool, block->version);
+  if (block->snapshot && snapshot_step(block->snapshot) == block->version)
+    hosted_block_pin(block);
+  hosted_block_answer_parked(block);
   if (hosted_block_is_finished(block))
     hosted_run_finish_block(block->run);
 }
@@ -352,20 +402,20 @@ int hosted_block_reserve_slots(struct hosted_block *block, struct err *err) {
 
 void hosted_block_arm(struct hosted_block *block, struct snapshot *snapshot) {
   uint64_t step = snapshot_step(snapshot);
+  bool is_behind = step < block->version || (block->evaluated && block->evaluated_version == step);
   struct err err;
   snapshot_put(block->snapshot);
   block->snapshot = snapshot_get(snapshot);
   if (hosted_run_is_unloaded(block->run, &err))
     snapshot_cancel(snapshot);
-  else if (step == block->version && hosted_block_reserve_slots(block, &err))
-    snapshot_fail(snapshot, &err, false);
-  else if (step == block->version)
-    hosted_block_pin(block);
-  else if (step < block->version) {
+  else if (is_behind) {
     err_set(&err, ERR_STALE, "block %u is at version %llu already", block->index,
             (unsigned long long)block->version);
     snapshot_fail(snapshot, &err, true);
-  }
+  } else if (step == block->version && hosted_block_reserve_slots(block, &err))
+    snapshot_fail(snapshot, &err, false);
+  else if (step == block->version)
+    hosted_block_pin(block);
 }
 
 void hosted_block_count(struct hosted_block *block, bool is_push, bool is_shared) {

@@ -38,15 +38,24 @@ struct hosted_block {
   struct buffer *next;    /* reserved for version + 1, not shared */
   struct buffer
       *spare; /* a dropped version's, reused once neither a reply, a snapshot nor a fork refers to it */
-  uint32_t slot_elems; /* of the optimizer's and, where the run keeps one, the weights' average behind them */
+  /* Where microbatches are applied by themselves: an evaluated version as it was before the first of them
+     that came after it. Until a part proves that nobody needs it. */
+  struct buffer *evaluated;
+  uint64_t evaluated_version; /* whose it is, or was */
+  uint32_t slot_elems; /* of the optimizer's, and behind them the weights' average, where the run keeps one */
+  uint32_t mark_elems; /* of them, behind all else: the marks (block_units.c) */
   struct buffer *slots; /* f32[slot_elems] of the newest version; NULL without */
   /* The slots of version + 1, where somebody else, as a snapshot or a fork, refers to those of now, or the
      optimizer drafts; else slots are updated in place. */
   struct buffer *next_slots;
   struct snapshot *snapshot; /* the last one that was begun, a reference; may be over. NULL before */
 
-  struct block_round *rounds; /* [the mode's rounds], of a parameter block: step s at s % rounds */
+  /* [the mode's rounds], of a parameter block: step s at s % rounds. NULL where parts are not added */
+  struct block_round *rounds;
   struct {
+    uint64_t step;        /* whose gradient the update is made of */
+    uint64_t count;       /* of updates since the slots began */
+    float *grad;          /* f32[elems], to be changed in place */
     struct piece *pieces; /* [n_pieces], where the optimizer works by tensor */
     uint32_t n_pieces;
     struct frozen_ranges frozen;
@@ -158,6 +167,28 @@ void hosted_block_arm(struct hosted_block *block, struct snapshot *snapshot);
 void hosted_block_missing(const struct hosted_block *block, uint64_t *microbatches, uint64_t *chunks);
 
 /* What the files of this block do for each other. */
+/* The version that the part proves to be complete on every server. */
+uint64_t hosted_block_proof(const struct hosted_block *block, const struct part *part);
+/* A part of a parameter block whose mode applies microbatches by themselves: the update is made, unless the
+   part is marked as applied, and so is each version that is complete by then. Errors: INVALID, STALE,
+   NO_MEMORY: all is as before. */
+int hosted_block_apply_unit(struct hosted_block *block, const struct part *part, struct err *err);
+uint32_t hosted_block_mark_elems(const struct hosted_block *block); /* 0: it has none */
+/* Which microbatches of the present step were not applied. */
+void hosted_block_unmarked(const struct hosted_block *block, uint64_t *microbatches);
+/* In a block that begins with the slots of another optimizer: updates are counted anew, marks stay. */
+void hosted_block_take_marks(struct hosted_block *block, const void *marks, bool has_slots);
+/* The update to be made: of the step's gradient f32[elems], which is clipped, the count-th since the slots
+   began. */
+void hosted_block_prepare(struct hosted_block *block, uint64_t step, uint64_t count, float *grad);
+/* Makes it, of the current weights and slots into the next ones, which are reserved. */
+void hosted_block_update(struct hosted_block *block);
+/* The next weights are the newest ones; those before stay as far as the mode says. */
+void hosted_block_renew(struct hosted_block *block);
+/* Its newest version is the one after, whose weights are there. */
+void hosted_block_count_version(struct hosted_block *block);
+/* Again, whoever waits: more can be answered than before. */
+void hosted_block_answer_parked(struct hosted_block *block);
 struct round_listener hosted_block_listener(struct block_round *round); /* it reports doubts */
 /* Of a step that is not over. */
 struct block_round *hosted_block_round(const struct hosted_block *block, uint64_t step);

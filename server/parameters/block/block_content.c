@@ -13,9 +13,13 @@ static bool has_average(const struct hosted_block *block) {
   return block->kind == BLOCK_PARAMETERS && block->run->spec->train->average;
 }
 
-/* Without the average. */
+/* Without the average and the marks. */
 static size_t slots_bytes(const struct hosted_block *block) {
-  return (block->slot_elems - (has_average(block) ? block->elems : 0)) * sizeof(float);
+  return (block->slot_elems - block->mark_elems - (has_average(block) ? block->elems : 0)) * sizeof(float);
+}
+
+static size_t marks_bytes(const struct hosted_block *block) {
+  return block->mark_elems * sizeof(float);
 }
 
 int hosted_block_allocate(struct hosted_block *block, struct err *err) {
@@ -46,14 +50,17 @@ struct kept {
 /* Whether it has what the layout says; *least: so many bytes are that at least. */
 static bool kept_fits(const struct hosted_block *block, const struct block_layout *layout, struct kept kept,
                       size_t *least) {
-  *least = (layout->has_average ? weights_bytes(block) : 0) + (layout->has_slots ? slots_bytes(block) : 0);
+  *least = (layout->has_average ? weights_bytes(block) : 0) + (layout->has_slots ? slots_bytes(block) : 0) +
+           marks_bytes(block);
   return kept.size_bytes >= *least && (!layout->has_slots || kept.size_bytes == *least);
 }
 
-/* Slots and average by what there is of each. The weights are there. */
+/* Slots and average by what there is of each, and marks. The weights are there. */
 static void take_kept(struct hosted_block *block, const struct block_layout *layout, struct kept kept) {
   size_t average_bytes = weights_bytes(block);
   hosted_block_begin(block);
+  kept.size_bytes -= marks_bytes(block);
+  hosted_block_take_marks(block, kept.data + kept.size_bytes, layout->has_slots);
   if (layout->has_slots && slots_bytes(block))
     memcpy(block->slots->data, kept.data, slots_bytes(block));
   if (layout->has_average && has_average(block))
@@ -125,9 +132,9 @@ int hosted_block_restore(struct hosted_block *block, const struct block_image *i
 }
 
 struct block_content hosted_block_lend(struct hosted_block *block, uint64_t version, uint32_t n_before) {
-  struct block_content content = {.weights = hosted_block_find(block, version)};
-  struct err err;
   bool is_newest = version == block->version; /* slots are of that one alone */
+  struct block_content content = {.weights = is_newest ? block->current : hosted_block_find(block, version)};
+  struct err err;
   if (!content.weights || (is_newest && hosted_block_reserve_slots(block, &err)))
     return (struct block_content){0};
   if (is_newest)

@@ -12,9 +12,14 @@ struct statistics *hosted_block_statistics(const struct hosted_block *block, uin
   return &block->statistics[mode_count(&block->run->mode, step) % block->run->bounds.rounds];
 }
 
-/* The version that a part was computed from. */
+/* The version that a part was computed from, at least. */
 static uint64_t part_version(const struct hosted_block *block, const struct part *part) {
   return part->is_evaluation ? part->step : mode_version(&block->run->mode, part->step);
+}
+
+uint64_t hosted_block_proof(const struct hosted_block *block, const struct part *part) {
+  uint64_t version = part_version(block, part);
+  return part->is_evaluation ? version : mode_proves(&block->run->mode, version);
 }
 
 /* A version is evaluated while it is the newest, in each mode. */
@@ -30,6 +35,8 @@ static int block_judge(const struct hosted_block *block, const struct part *part
   struct mode_part of = {
       .step = part->step, .version = block->version, .lowest = hosted_run_lowest(block->run)};
   *arrival = part->is_evaluation ? arrive_evaluation(&of) : mode_arrive(&block->run->mode, &of);
+  if (*arrival == MODE_PART_IS_APPLIED && part->step > hosted_run_horizon(block->run, of.lowest))
+    *arrival = MODE_PART_IS_EARLY;
   if (*arrival != MODE_PART_IS_EARLY)
     return 0;
   if (version > block->version)
@@ -48,7 +55,7 @@ static int block_take(struct hosted_block *block, const struct part *part, struc
                  : statistics_add(hosted_block_statistics(block, part->step), part, err);
   if (code)
     return code;
-  hosted_run_prove(block->run, part_version(block, part), part);
+  hosted_run_prove(block->run, hosted_block_proof(block, part), part);
   return hosted_block_reserve(block, err);
 }
 
@@ -60,6 +67,7 @@ static bool block_is_evaluated(struct hosted_block *block, struct statistics *st
     return false;
   statistics->is_evaluated = true;
   hosted_run_report_eval(block->run, block->version, statistics);
+  hosted_block_answer_parked(block);
   if (block->version == block->run->plan.steps)
     hosted_run_finish_block(block->run);
   return true;
@@ -116,6 +124,8 @@ int hosted_block_take(struct hosted_block *block, const struct part *part, uint6
     return err->code;
   if (arrival == MODE_PART_IS_LATE)
     return 0;
+  if (arrival == MODE_PART_IS_APPLIED && block->kind == BLOCK_PARAMETERS)
+    return hosted_block_apply_unit(block, part, err);
   if (block_take(block, part, err))
     return err->code;
   return hosted_block_make_versions(block, err);

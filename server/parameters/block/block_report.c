@@ -74,7 +74,9 @@ void hosted_block_missing(const struct hosted_block *block, uint64_t *microbatch
   bool has_step = block->version < block->run->plan.steps && !hosted_block_is_held(block);
   const struct statistics *statistics =
       block->kind == BLOCK_STATISTICS ? hosted_block_statistics(block, block->version) : NULL;
-  if (has_step && !statistics)
+  if (has_step && !statistics && !block->rounds)
+    hosted_block_unmarked(block, microbatches);
+  else if (has_step && !statistics)
     round_missing(&hosted_block_round(block, block->version)->parts, microbatches);
   if (has_step && statistics)
     statistics_missing(statistics, microbatches);

@@ -1,6 +1,7 @@
 /* How a block's complete gradient becomes its next version: clipped, in phases where sums over other blocks
    are needed, then by the optimizer. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/optim/vector.h"
 #include "common/trace/trace.h"
@@ -46,6 +47,8 @@ int hosted_block_init_update(struct hosted_block *block, const struct model *mod
     block->slot_elems = run->optimizer->slots(block->options) * block->elems;
   if (run->spec->train->average)
     block->slot_elems += block->elems;
+  block->mark_elems = hosted_block_mark_elems(block);
+  block->slot_elems += block->mark_elems;
   frozen_ranges_init(&block->update.frozen, model, &model->blocks[block->index]);
   if (n_values && !(block->update.sums = buffer_new(n_values * sizeof(double))))
     return err_set(err, ERR_NO_MEMORY, "no memory for %u sums of block %u", n_values, block->index);
@@ -63,11 +66,11 @@ bool hosted_block_slots_are_moved(const struct hosted_block *block) {
 }
 
 float *hosted_block_gradient(const struct hosted_block *block) {
-  return round_sum(&hosted_block_round(block, block->version)->parts);
+  return block->rounds ? round_sum(&hosted_block_round(block, block->version)->parts) : NULL;
 }
 
 float *hosted_block_average(const struct hosted_block *block, const struct buffer *slots) {
-  return (float *)slots->data + (block->slot_elems - block->elems);
+  return (float *)slots->data + (block->slot_elems - block->mark_elems - block->elems);
 }
 
 /* The update of the block, or with pieces of the one whose slots begin at `slot`. */
@@ -75,13 +78,12 @@ static struct optimizer_update block_update_of(const struct hosted_block *block,
                                                uint32_t slot, bool is_moved) {
   const struct hosted_run *run = block->run;
   uint32_t begin = piece ? piece->begin : 0;
-  uint64_t begin_at = mode_count(&run->mode, run->slots_step);
   struct optimizer_update update = {
-      .step = mode_count(&run->mode, block->version) - begin_at,
-      .lr = update_rule_lr(&run->rule, block->options->lr, block->version, run->plan.steps),
+      .step = block->update.count,
+      .lr = update_rule_lr(&run->rule, block->options->lr, block->update.step, run->plan.steps),
       .elems = piece ? piece->elems : block->elems,
       .weights = (const float *)block->current->data + begin,
-      .grad = hosted_block_gradient(block) + begin,
+      .grad = block->update.grad + begin,
       .out = (float *)block->next->data + begin,
       .piece = piece};
   if (block->slots) {
@@ -96,7 +98,7 @@ static struct optimizer_update block_update_of(const struct hosted_block *block,
 /* The optimizer's options for the block at this step. */
 static const Weir__OptimizerSpec *block_options(const struct hosted_block *block, struct step_options *own) {
   const struct hosted_run *run = block->run;
-  return update_rule_options(&run->rule, block->options, block->version, run->plan.steps, own);
+  return update_rule_options(&run->rule, block->options, block->update.step, run->plan.steps, own);
 }
 
 static void block_optimize(struct hosted_block *block, bool is_moved) {
@@ -129,6 +131,13 @@ static void block_update_average(struct hosted_block *block, bool is_moved) {
   average_update(spec, &update);
 }
 
+static void block_keep_marks(struct hosted_block *block, bool is_moved) {
+  size_t at = block->slot_elems - block->mark_elems;
+  if (is_moved && block->mark_elems)
+    memcpy((float *)block->next_slots->data + at, (const float *)block->slots->data + at,
+           block->mark_elems * sizeof(float));
+}
+
 /* Slots that nothing refers to any more are the next drafts. */
 static void block_move_slots(struct hosted_block *block, bool is_moved) {
   struct buffer *old = block->next_slots;
@@ -151,23 +160,28 @@ static void block_end_round(struct hosted_block *block) {
     round->step = mode_next(&block->run->mode, round->step);
 }
 
-static void block_make_version(struct hosted_block *block) {
+void hosted_block_update(struct hosted_block *block) {
   /* Asked once: a snapshot may let go of them meanwhile. */
   bool is_moved = hosted_block_slots_are_moved(block);
   struct trace_span span = {.category = "apply",
                             .name = "apply",
                             .begin_ns = trace_now_ns(),
-                            .step = block->version,
+                            .step = block->update.step,
                             .index = block->index,
                             .run = block->run->trace_number};
   block_optimize(block, is_moved);
   frozen_ranges_keep(&block->update.frozen, block->current->data, block->next->data);
   block_update_average(block, is_moved);
+  block_keep_marks(block, is_moved);
   block_move_slots(block, is_moved);
-  block_end_round(block);
-  block->update.phase = 0;
   span.end_ns = trace_now_ns();
   trace_span(&span);
+}
+
+static void block_make_version(struct hosted_block *block) {
+  hosted_block_update(block);
+  block_end_round(block);
+  block->update.phase = 0;
   hosted_block_advance(block);
 }
 
@@ -182,7 +196,7 @@ static void block_make_sums(struct hosted_block *block, double *sums) {
   struct step_options own;
   const Weir__OptimizerSpec *options = block_options(block, &own);
   if (block_phase_is_norm(block)) {
-    sums[0] = vector_sum_squares(hosted_block_gradient(block), block->elems);
+    sums[0] = vector_sum_squares(block->update.grad, block->elems);
     return;
   }
   for (uint32_t p = 0; p < block->update.n_pieces; p++) {
@@ -196,7 +210,7 @@ static void block_make_sums(struct hosted_block *block, double *sums) {
 /* What is done with totals at once; optimizers find theirs in the update. */
 static void block_use_totals(struct hosted_block *block, const double *totals) {
   if (block_phase_is_norm(block))
-    update_rule_scale(&block->run->rule, totals[0], hosted_block_gradient(block), block->elems);
+    update_rule_scale(&block->run->rule, totals[0], block->update.grad, block->elems);
 }
 
 /* The step can never be made: whoever waits for it, or will, is told. */
@@ -247,17 +261,26 @@ static void block_refuse_parked(struct hosted_block *block) {
     hosted_block_refuse_parked(block, &err);
 }
 
-int hosted_block_complete(struct hosted_block *block, struct err *err) {
+void hosted_block_prepare(struct hosted_block *block, uint64_t step, uint64_t count, float *grad) {
   const struct update_rule *rule = &block->run->rule;
+  block->update.step = step;
+  block->update.count = count;
+  block->update.grad = grad;
+  frozen_ranges_clear(&block->update.frozen, grad);
+  if (rule->clip_value > 0)
+    vector_clamp(grad, block->elems, (float)rule->clip_value);
+}
+
+int hosted_block_complete(struct hosted_block *block, struct err *err) {
+  const struct hosted_run *run = block->run;
+  uint64_t count = mode_count(&run->mode, block->version) - mode_count(&run->mode, run->slots_step);
   if (block->update.is_waiting) /* first: the fault is the exchange's then */
     return 0;
   if (block->update.fault) {
     *err = *block->update.fault;
     return err->code;
   }
-  frozen_ranges_clear(&block->update.frozen, hosted_block_gradient(block));
-  if (rule->clip_value > 0)
-    vector_clamp(hosted_block_gradient(block), block->elems, (float)rule->clip_value);
+  hosted_block_prepare(block, block->version, count, hosted_block_gradient(block));
   if (!block_go_on(block, err))
     return 0;
   block_refuse_parked(block);

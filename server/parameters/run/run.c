@@ -78,6 +78,14 @@ uint64_t hosted_run_lowest(const struct hosted_run *run) {
   return __atomic_load_n(&run->lowest, __ATOMIC_ACQUIRE);
 }
 
+uint64_t hosted_run_horizon(const struct hosted_run *run, uint64_t newest) {
+  uint64_t horizon = mode_horizon(&run->mode, newest), next;
+  if (horizon == newest)
+    return newest;
+  next = plan_next_evaluated(&run->plan, newest + 1);
+  return horizon < next ? horizon : next - 1;
+}
+
 /* The mean over labels of which none counts is 0. */
 static double loss_of(const struct metrics *metrics) {
   double denominator = metrics->sum[METRIC_DENOMINATOR];

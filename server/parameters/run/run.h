@@ -86,6 +86,9 @@ void hosted_run_advance(struct hosted_run *run, uint64_t version);
 /* The version that each of our blocks has reached. The others are at most bounds.rounds ahead, since no part
    is taken that was computed from a version which another block lacks. */
 uint64_t hosted_run_lowest(const struct hosted_run *run);
+/* The highest version that a block whose newest is `newest` may give away, and take parts of: none from an
+   evaluated one on before that one is there. */
+uint64_t hosted_run_horizon(const struct hosted_run *run, uint64_t newest);
 uint64_t hosted_run_hold(const struct hosted_run *run);
 /* Tells RunHeld if each of our blocks has reached the hold. Any thread. */
 void hosted_run_tell_held(struct hosted_run *run);

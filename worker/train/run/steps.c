@@ -43,12 +43,11 @@ struct reducer *steps_reducer(const struct run *run, uint64_t step) {
   return run->reducers[reducer_of(run, step)];
 }
 
-/* The lowest step that is not known to be over: whoever has all of a version knows that the steps before it
-   are. */
+/* The lowest step that is not known to be over: whoever has all of a version knows that steps are. */
 static uint64_t steps_lowest(const struct run *run) {
   const struct weights *weights = run->weights;
-  uint64_t complete = weights_next_is_complete(weights) ? weights->next->version : 0;
-  return complete > run->first_step ? complete : run->first_step;
+  uint64_t over = weights_next_is_complete(weights) ? mode_proves(&run->mode, weights->next->version) : 0;
+  return over > run->first_step ? over : run->first_step;
 }
 
 /* Whether all of the version is here. */
@@ -57,7 +56,9 @@ static bool has_version(const struct run *run, uint64_t version) {
 }
 
 uint64_t steps_version(const struct run *run, uint64_t step, enum work_kind kind) {
-  return kind == WORK_CHUNK ? step : mode_version(&run->mode, step);
+  uint64_t version = kind == WORK_CHUNK ? step : mode_version(&run->mode, step);
+  bool takes_newer = kind == WORK_MICROBATCH && run->mode.def->applies_units;
+  return takes_newer && has_version(run, version) ? run->weights->current->version : version;
 }
 
 static void step_tasks_assign(const struct run *run, struct step_tasks *tasks) {
@@ -146,17 +147,22 @@ static void on_drop(void *user, uint32_t block, struct buffer *buffer) {
   block_pool_give(sends->run->pool, block, buffer);
 }
 
+/* Whether gradients of microbatches are added, here and on servers. */
+static bool adds_parts(const struct run *run) {
+  return !run->mode.def->applies_units;
+}
+
 void steps_join(struct run *run, uint64_t step) {
   for (uint32_t i = 0; i < run->bounds.rounds; i++) {
     run->sends[i].run = run;
-    run->reducers[i] =
-        reducer_new(&(struct reducer_options){.microbatches = plan_units(&run->loaded.plan),
-                                              .blocks = run->loaded.model->n_blocks,
-                                              .summed_blocks = run->loaded.model->n_param_blocks,
-                                              .roles = run->roles,
-                                              .send = on_send,
-                                              .drop = on_drop,
-                                              .user = &run->sends[i]});
+    run->reducers[i] = reducer_new(
+        &(struct reducer_options){.microbatches = plan_units(&run->loaded.plan),
+                                  .blocks = run->loaded.model->n_blocks,
+                                  .summed_blocks = adds_parts(run) ? run->loaded.model->n_param_blocks : 0,
+                                  .roles = run->roles,
+                                  .send = on_send,
+                                  .drop = on_drop,
+                                  .user = &run->sends[i]});
   }
   run->first_step = step;
   run->n_steps = 0;
@@ -323,7 +329,7 @@ static void steps_advance(struct run *run) {
   if (run->phase != RUN_WORKING || !weights_may_advance(weights))
     return;
   weights_advance(weights);
-  steps_close(run, weights->current->version);
+  steps_close(run, mode_proves(&run->mode, weights->current->version));
   run->setbacks = run->drops = 0;
   if (next_is_due(run))
     steps_open(run);
@@ -338,7 +344,7 @@ static bool has_sibling_here(const struct run *run, uint32_t microbatch) {
   const struct task_range *share = &run->share.microbatches;
   uint32_t n = plan_units(&run->loaded.plan);
   struct tree_node sibling;
-  return tree_sibling(tree_canonical((struct tree_node){microbatch, 0}, n), n, &sibling) &&
+  return adds_parts(run) && tree_sibling(tree_canonical((struct tree_node){microbatch, 0}, n), n, &sibling) &&
          sibling.first >= share->begin && tree_node_end(sibling, n) <= share->end;
 }
 
@@ -377,7 +383,7 @@ static bool extra_begin(struct run *run, struct work *work) {
   for (uint64_t step = steps_lowest(run); step < steps_end_of(run) && is_at(run, step);
        step = mode_next(&run->mode, step)) {
     struct step_tasks *tasks = step_at(run, step);
-    if (has_version(run, step) && extras_begin(&tasks->extra_chunks, &work->index))
+    if (is_readable(run, step, WORK_CHUNK, false) && extras_begin(&tasks->extra_chunks, &work->index))
       work->kind = WORK_CHUNK;
     else if (!run->is_replicating && extras_begin(&tasks->extra_microbatches, &work->index))
       work->kind = WORK_MICROBATCH;
@@ -397,7 +403,8 @@ bool steps_are_owed(const struct run *run) {
     const struct step_tasks *tasks = step_at(run, step);
     if (tasks->microbatches.n_owed > 0 || extras_are_owed(&tasks->extra_microbatches))
       return true;
-    if (has_version(run, step) && (tasks->chunks.n_owed > 0 || extras_are_owed(&tasks->extra_chunks)))
+    if (is_readable(run, step, WORK_CHUNK, false) &&
+        (tasks->chunks.n_owed > 0 || extras_are_owed(&tasks->extra_chunks)))
       return true;
   }
   return false;

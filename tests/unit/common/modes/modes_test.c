@@ -22,6 +22,8 @@ static void for_each(void (*look)(const struct mode *mode)) {
       Weir__LocalSpec local = WEIR__LOCAL_SPEC__INIT;
       struct mode mode = {.def = mode_at(i), .train = &train};
       train.staleness = lags[l];
+      train.has_window = lags[l] > 0;
+      train.window = lags[l];
       local.inner_steps = 3;
       train.local = &local;
       look(&mode);
@@ -63,7 +65,8 @@ static void look_at_parts(const struct mode *mode) {
         if (step < version)
           assert_int_equal(arrival, MODE_PART_IS_LATE);
         else
-          assert_int_equal(arrival == MODE_PART_IS_EARLY, mode_version(mode, part.step) > part.lowest);
+          assert_int_equal(arrival == MODE_PART_IS_EARLY,
+                           mode_proves(mode, mode_version(mode, part.step)) > part.lowest);
       }
 }
 
@@ -83,6 +86,21 @@ static void look_at_answers(const struct mode *mode) {
 static void a_call_is_answered_with_a_version_that_is_there_and_no_older_than_it_waits_for(void **state) {
   (void)state;
   for_each(look_at_answers);
+}
+
+/* What a block gives away goes as far as what is taken of whoever has that. */
+static void look_at_horizons(const struct mode *mode) {
+  for (uint64_t n = 0; n < SETTLED; n++) {
+    uint64_t newest = at(mode, n), horizon = mode_horizon(mode, newest);
+    assert_true(horizon >= newest && mode_horizon(mode, at(mode, n + 1)) > horizon);
+    assert_true(mode_proves(mode, horizon) <= newest && mode_proves(mode, horizon + 1) > newest);
+    assert_true(mode_proves(mode, newest) <= newest);
+  }
+}
+
+static void who_has_a_version_proves_one_that_lets_a_block_give_it_away(void **state) {
+  (void)state;
+  for_each(look_at_horizons);
 }
 
 /* Whoever dies: the steps that may not be over everywhere are computed again from the very same versions. */
@@ -107,7 +125,7 @@ static void look_at_bounds(const struct mode *mode) {
   uint64_t oldest = mode_count(mode, mode_oldest(mode, mode_version(mode, before)));
   assert_int_equal(SETTLED + 1 - oldest, bounds.versions);
   for (uint64_t n = SETTLED; n < STEPS; n++)
-    rounds += mode_version(mode, at(mode, n)) <= newest;
+    rounds += mode_proves(mode, mode_version(mode, at(mode, n))) <= newest;
   assert_int_equal(rounds, bounds.rounds);
   assert_int_equal(SETTLED + 2 - mode_count(mode, mode_oldest(mode, newest)), bounds.sets);
 }
@@ -246,6 +264,77 @@ static void expect(const char *mode, int staleness, const char *error) {
     assert_string_equal(err.text, error);
 }
 
+/* In mode async, with one more key. */
+static void expect_async(void (*change)(Weir__RunSpec *spec), const char *error) {
+  Weir__RunSpec spec = WEIR__RUN_SPEC__INIT;
+  Weir__TrainSpec train = WEIR__TRAIN_SPEC__INIT;
+  Weir__WorkersSpec workers = WEIR__WORKERS_SPEC__INIT;
+  struct err err = ERR_NONE;
+  spec.train = &train;
+  spec.workers = &workers;
+  train.mode = (char *)"async";
+  train.has_window = true;
+  train.window = 1;
+  change(&spec);
+  mode_check(&spec, &err);
+  assert_int_equal(err.code, *error ? ERR_INVALID : 0);
+  if (*error)
+    assert_non_null(strstr(err.text, error));
+}
+
+static void no_change(Weir__RunSpec *spec) {
+  (void)spec;
+}
+
+static void no_window(Weir__RunSpec *spec) {
+  spec->train->window = 0;
+}
+
+static void wide_window(Weir__RunSpec *spec) {
+  spec->train->window = MODE_ROUNDS_MAX;
+}
+
+static void clip(Weir__RunSpec *spec) {
+  spec->train->has_clip_norm = true;
+  spec->train->clip_norm = 1;
+}
+
+static void collect(Weir__RunSpec *spec) {
+  spec->train->collective = (char *)"shm";
+}
+
+static void cut(Weir__RunSpec *spec) {
+  spec->workers->stages = 2;
+}
+
+static void average(Weir__RunSpec *spec) {
+  static Weir__AverageSpec of;
+  weir__average_spec__init(&of);
+  spec->train->average = &of;
+}
+
+static void promise(Weir__RunSpec *spec) {
+  spec->train->has_deterministic = true; /* which it is by default */
+}
+
+static void give_up_promise(Weir__RunSpec *spec) {
+  spec->train->has_deterministic = true;
+  spec->train->deterministic = false;
+}
+
+static void what_is_no_update_of_a_block_alone_is_refused_by_async(void **state) {
+  (void)state;
+  expect_async(no_change, "");
+  expect_async(give_up_promise, "");
+  expect_async(no_window, "train.window: must be from 1 to 16");
+  expect_async(wide_window, "train.window: must be from 1 to 16");
+  expect_async(clip, "train.clip_norm: ");
+  expect_async(collect, "train.collective: shm ");
+  expect_async(cut, "workers.stages: ");
+  expect_async(average, "train.average: ");
+  expect_async(promise, "train.deterministic: ");
+}
+
 static void options_are_those_of_the_mode(void **state) {
   (void)state;
   expect("sync", -1, "");
@@ -261,6 +350,7 @@ int main(void) {
       cmocka_unit_test(a_step_is_computed_from_a_version_no_newer_than_it_and_no_older_than_the_one_before),
       cmocka_unit_test(a_part_of_a_step_whose_version_a_block_lacks_is_refused),
       cmocka_unit_test(a_call_is_answered_with_a_version_that_is_there_and_no_older_than_it_waits_for),
+      cmocka_unit_test(who_has_a_version_proves_one_that_lets_a_block_give_it_away),
       cmocka_unit_test(no_version_goes_that_a_step_may_be_computed_from_again),
       cmocka_unit_test(the_bounds_are_what_the_other_answers_come_to),
       cmocka_unit_test(a_version_is_kept_with_those_that_its_step_and_later_ones_are_computed_from),
@@ -271,6 +361,7 @@ int main(void) {
       cmocka_unit_test(a_lag_of_no_step_is_sync),
       cmocka_unit_test(ssp_computes_a_step_from_the_version_so_many_steps_before),
       cmocka_unit_test(options_are_those_of_the_mode),
+      cmocka_unit_test(what_is_no_update_of_a_block_alone_is_refused_by_async),
   };
   return cmocka_run_group_tests_name("modes", tests, NULL, NULL);
 }

@@ -36,7 +36,7 @@ static uint64_t late_answer(const Weir__TrainSpec *train, uint64_t wanted, uint6
 
 static struct mode_bounds late_bounds(const Weir__TrainSpec *train) {
   uint32_t by = (uint32_t)train->seed;
-  return (struct mode_bounds){.versions = 2 * by + 2, .rounds = by + 1, .sets = by + 2};
+  return (struct mode_bounds){.versions = 2 * by + 2, .rounds = by + 1, .sums = by + 1, .sets = by + 2};
 }
 
 static const struct mode_def late = {.name = "late",

@@ -11,16 +11,14 @@
 
 #include "common/agree/float_setting.h"
 #include "common/base/log.h"
-#include "common/base/message.h"
 #include "tests/support/parameters/parameters_calls.h"
-#include "tests/support/parameters/restore_fixture.h"
+#include "tests/support/parameters/roll_back.h"
 
 enum { LAG = 2, LAST = 7, AT = 4 };
 
 /* A run that was computed up to version AT, with a checkpoint of it. */
 struct fixture {
   struct snapshot_fixture snapshots;
-  char model_sha256[SHA256_HEX_SIZE];
   const Weir__BlocksWritten *written;
 };
 
@@ -39,7 +37,6 @@ static const Weir__LoadRun *late_order(uint64_t incarnation, size_t servers) {
 static void setup(struct fixture *f, bool is_ahead) {
   *f = (struct fixture){0};
   snapshot_fixture_init_order(&f->snapshots, late_order(1, 1));
-  sha256_hex(f->snapshots.server.model, f->snapshots.server.model_bytes, f->model_sha256);
   for (uint64_t step = 0; step < AT; step++) {
     if (is_ahead && step == AT - 1)
       order_snapshot(&f->snapshots, AT);
@@ -50,34 +47,11 @@ static void setup(struct fixture *f, bool is_ahead) {
   f->written = wait_written(&f->snapshots, 1, AT);
 }
 
-static bool never(void *user, int pause_ms) {
-  (void)user, (void)pause_ms;
-  return false;
-}
-
 /* Loads the blocks that were written, as of a manifest that says so many versions before AT are in them. */
 static int restore(struct fixture *f, const Weir__BlocksWritten *written, uint32_t versions_before,
                    struct hosted_run **run, struct err *err) {
-  struct restore from = {.store = &f->snapshots.store.base, .pause = never};
-  Weir__LoadRun order = *late_order(2, 1);
-  struct restored restored;
-  Weir__Manifest *manifest;
-  int code;
-  *run = NULL;
-  order.step = AT;
-  order.model_sha256 = f->model_sha256;
-  order.manifest = commit_version_of(&f->snapshots.store.base, &order, written, versions_before);
-  code = restore_manifest(&from, &order, &manifest, err);
-  if (!code) {
-    code = make_run(&f->snapshots.server, &order, "server-1", run, err);
-    if (!code)
-      code = restore_blocks(&from, *run, manifest, &restored, err);
-    message_free(manifest);
-  }
-  free(order.manifest);
-  if (code)
-    hosted_run_put(*run);
-  return code;
+  const struct roll_back from = {late_order(2, 1), written, versions_before};
+  return roll_back_load(&f->snapshots, &from, run, err);
 }
 
 static struct hosted_run *restore_whole(struct fixture *f) {
@@ -86,18 +60,6 @@ static struct hosted_run *restore_whole(struct fixture *f) {
   if (restore(f, f->written, LAG, &run, &err))
     fail_msg("%s", err.text);
   return run;
-}
-
-/* Puts the run in the place of the one that wrote the checkpoint, as a roll-back does. */
-static void roll_back(struct fixture *f, struct hosted_run *run) {
-  struct err err;
-  run->incarnation = 1; /* what the fixture's workers say */
-  run_table_remove(&f->snapshots.server.runs, "unit-1", "it is rolled back");
-  report_log_open(&run->log, 1, 0);
-  report_log_resume(&run->log);
-  assert_int_equal(run_table_add(&f->snapshots.server.runs, run, &err), 0);
-  hosted_run_put(f->snapshots.run);
-  f->snapshots.run = hosted_run_get(run);
 }
 
 static const struct buffer *version_of(const struct hosted_run *run, uint32_t block, uint64_t version) {
@@ -137,7 +99,7 @@ static void what_is_restored_ends_in_the_same_bits_and_is_written_as_it_was(void
   for (uint64_t step = AT; step < LAST; step++)
     push_version(&f.snapshots.server, step);
   second = restore_whole(&f);
-  roll_back(&f, second);
+  roll_back_to(&f.snapshots, second);
   order_snapshot(&f.snapshots, AT);
   again = wait_written(&f.snapshots, 2, AT);
   for (size_t i = 0; i < BLOCKS; i++)

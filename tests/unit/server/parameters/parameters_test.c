@@ -360,7 +360,7 @@ static void an_order_that_does_not_fit_is_refused(void **state) {
   order = *make_order(3, 1);
   order.spec->train->mode = (char *)"psychic";
   assert_int_equal(load_order(&f, &order, &err), ERR_INVALID);
-  assert_string_equal(err.text, "train.mode: unknown mode 'psychic'; known: sync, ssp, local");
+  assert_string_equal(err.text, "train.mode: unknown mode 'psychic'; known: sync, ssp, local, async");
   f.model_bytes /= 2;
   assert_int_equal(load_order(&f, make_order(3, 1), &err), ERR_INVALID);
   parameters_fixture_fini(&f);

@@ -27,7 +27,7 @@ static uint64_t late_answer(const Weir__TrainSpec *train, uint64_t wanted, uint6
 
 static struct mode_bounds late_bounds(const Weir__TrainSpec *train) {
   (void)train;
-  return (struct mode_bounds){.versions = 2 * LAG + 2, .rounds = LAG + 1, .sets = LAG + 2};
+  return (struct mode_bounds){.versions = 2 * LAG + 2, .rounds = LAG + 1, .sums = LAG + 1, .sets = LAG + 2};
 }
 
 static const struct mode_def late = {.name = "late",

@@ -29,17 +29,6 @@ static __device__ inline struct real_lanes lanes_of_bf16(uint4 eight) {
   return lanes;
 }
 
-/* Two numbers as cuda_to_bf16 rounds them; GPUs have an instruction for it. */
-static __device__ inline unsigned bf16_pair(float low, float high) {
-#ifdef __CUDA_ARCH__
-  unsigned pair;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-  return pair;
-#else
-  return cuda_to_bf16(low) | (unsigned)cuda_to_bf16(high) << 16;
-#endif
-}
-
 /* Elements i to i + POINTWISE_LANES - 1 of an F32 or BF16 tensor. */
 static __device__ inline void write_lanes(void *data, enum cuda_type type, int64_t i,
                                           const struct real_lanes *x) {
@@ -50,8 +39,8 @@ static __device__ inline void write_lanes(void *data, enum cuda_type type, int64
       to[v] = four;
     }
   } else {
-    uint4 eight = {bf16_pair(x->at[0], x->at[1]), bf16_pair(x->at[2], x->at[3]),
-                   bf16_pair(x->at[4], x->at[5]), bf16_pair(x->at[6], x->at[7])};
+    uint4 eight = {cuda_to_bf16_pair(x->at[0], x->at[1]), cuda_to_bf16_pair(x->at[2], x->at[3]),
+                   cuda_to_bf16_pair(x->at[4], x->at[5]), cuda_to_bf16_pair(x->at[6], x->at[7])};
     *(uint4 *)((uint16_t *)data + i) = eight;
   }
 }

@@ -50,15 +50,15 @@ def share_of_core(pid):
 
 
 def shares_with_a_tab(url, pid):
-    """The shares without a tab and with one, which is opened and closed for each look."""
-    without, with_tab = [], []
+    """The shares with a tab, which is opened and closed for each look, and without."""
+    with_tab, without = [], []
     for _ in range(LOOKS):
         without.append(share_of_core(pid))
         with subprocess.Popen(chromium.command(PEER, url, "tab"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as tab:
             assert tab.stdout.readline() == "open\n", tab.wait()
             with_tab.append(share_of_core(pid))
             tab.stdin.close()
-    return without, with_tab
+    return with_tab, without
 
 
 def print_paints(paints):
@@ -68,20 +68,20 @@ def print_paints(paints):
 
 
 def main():
+    try:
+        chromium.command(PEER, "")
+    except Skip as missing:
+        print(f"dashboard: left out: {missing}")
+        return
     with Folder() as folder, Cluster(folder, servers=0, workers=0) as cluster:
         folder.small_data(48, 24)
         submit_runs(folder, cluster)
         with Dashboard(cluster.address) as dashboard:
             assert dashboard.get("overview", since=0, max_rows=2 * RUNS)["fleet"]["runs"] == RUNS
             print(f"dashboard of {RUNS:,} runs, from its address to", flush=True)
-            try:
-                print_paints(json.loads(chromium.drive(PEER, dashboard.url, "paint", str(PAINTS))))
-            except Skip as missing:
-                print(f"dashboard: left out: {missing}: `make deps-check build/venv/.done` installs it")
-                return
-            without, with_tab = shares_with_a_tab(dashboard.url, cluster.coordinator.child.pid)
-            medians = statistics.median(with_tab), statistics.median(without)
-            print(f"  a tab takes {medians[0] - medians[1]:.2f} % of a core of the coordinator ({medians[0]:.2f} with it, {medians[1]:.2f} "
+            print_paints(json.loads(chromium.drive(PEER, dashboard.url, "paint", str(PAINTS))))
+            with_tab, without = map(statistics.median, shares_with_a_tab(dashboard.url, cluster.coordinator.child.pid))
+            print(f"  a tab takes {with_tab - without:.2f} % of a core of the coordinator ({with_tab:.2f} with it, {without:.2f} "
                   f"without: medians of {LOOKS} times {LOOK_SECONDS} s; aim {CORE_AIM})")
 
 

@@ -41,7 +41,8 @@ const struct program_option server_program_options[] = {
      "over), "
      "executors=N (that compute for them: what is above waits in the queue), memory=SIZE (of servers, for "
      "runs "
-     "that are not over), store=SIZE (models and checkpoints), uploads=N (submissions under way) "
+     "that are not over), store=SIZE (models and checkpoints), uploads=N (submissions under way), "
+     "downloads=N, verifications=N "
      "and data_root=PATH (the folder below the workers' --data-root in which all data of its runs lies; '*' "
      "in it stands for the tenant's name), separated by commas. Default: no limits."},
     {"quotas", "FILE", SERVER_QUOTAS,

@@ -49,6 +49,10 @@ enum {
   LIMIT_UPLOAD_SLOW_MS = 60000
 };
 
+/* What a tenant, one that has no quota of it, may read at a time: downloads of its clients, which may be
+   slow; verifications; downloads of its own workers, or of all members that are nobody's. */
+enum { LIMIT_TENANT_DOWNLOADS = 32, LIMIT_TENANT_VERIFICATIONS = 4, LIMIT_MEMBER_DOWNLOADS = 64 };
+
 /* Runs that wait or run. */
 enum { LIMIT_RUNS = 500 };
 

@@ -5,12 +5,14 @@ import re
 import subprocess
 
 from certificates import Authority
-from harness import Cluster, Folder, main, program, wait_for, weir
+from harness import PEER_PYTHON, Cluster, Folder, Process, Skip, main, program, wait_for, weir
 from test_sweep import write_sweep
 from test_tenants import Caller, Tenants
 from test_tickets import text_field
 from test_tls import undisturbed, write_spec
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+MOST = 32  # downloads of a tenant without a quota of them
 QUOTAS = ("one:runs=1", "small:memory=1KB", "poor:store=10", "mute:uploads=0", "slow:executors=1", "*:runs=2")
 
 
@@ -120,6 +122,64 @@ def test_quotas_of_a_file_are_gone_by_once_it_has_changed():
             change("", " new_quotas ")
             weir("submit", spec, *where)
             weir("fork", run, "train.steps=24", *where)
+
+
+def slow_reader(there, tenant, run, count):
+    """Asks for the run's weights so often at once, and reads nothing."""
+    if not os.path.exists(PEER_PYTHON):
+        raise Skip("the peers' environment is missing")
+    certificate = there.certificate("client", tenant, "viewer")
+    files = [os.path.join(certificate, name) for name in ("ca.pem", "cert.pem", "key.pem")]
+    return Process(PEER_PYTHON, os.path.join(HERE, "peer_slow_reader.py"), there.cluster.address, *files, run, count)
+
+
+def test_a_tenant_that_holds_all_its_downloads_and_verifications_keeps_nobody_else_from_theirs():
+    with Folder() as folder:
+        authority = Authority(folder)
+        quotas = ("--quota", "few:downloads=3,verifications=0")
+        with Cluster(folder, servers=0, workers=0, options=("--tls", authority.folder("coordinator"), *quotas)) as cluster:
+            there, runs = Tenants(folder, cluster, authority), {}
+            cluster.server_options = ("--tls", authority.folder("server"))
+            cluster.add_server()
+            cluster.add_worker(options=("--tls", authority.folder("worker")))
+            cluster.all_join()
+            text = open(write_spec(folder)).read()
+            model = folder.model("mlp", "--hidden", 1024)  # 3 MB, more than lies between two processes
+            spec = folder.file("wide.yaml", re.sub("onnx: [^,}]*", f"onnx: {model}", text))
+            for tenant in ("few", "many", "others"):
+                runs[tenant] = there.ask(tenant, "submitter", "submit", spec, "train.steps=1").stdout.strip()
+
+            def export(tenant, **expected):
+                out = folder.file(f"{tenant}.safetensors")
+                return there.ask(tenant, "viewer", "export", runs[tenant], "-o", out, **expected).stderr
+
+            def is_done(tenant):
+                return json.loads(there.ask(tenant, "viewer", "status", runs[tenant], "--json").stdout)["state"] == "done"
+
+            def refusals(reader):
+                return [json.loads(line) for line in reader.output().splitlines()]
+            wait_for(lambda: all(map(is_done, runs)), "the runs' ends")
+            with slow_reader(there, "few", runs["few"], 4) as few, slow_reader(there, "many", runs["many"], MOST + 1) as many:
+                wait_for(lambda: few.output().endswith("\n") and many.output().endswith("\n"), "the refusals")
+                assert refusals(few) == [{"status": "RESOURCE_EXHAUSTED", "details": "the quota of the tenant 'few' is downloads=3: 3 used, "
+                                          "and this takes 1: ask again when one of them has come, or its client has gone"}]
+                assert refusals(many) == [{"status": "ABORTED", "details": f"the tenant 'many' has {MOST} downloads under way, as many as a "
+                                           "tenant may have: ask again when one is over"}]
+                for tenant, status in (("few", 1), ("many", 2)):
+                    assert f"the tenant '{tenant}'" in export(tenant, status=status)
+                export("others")
+                there.ask("others", "submitter", "verify", runs["others"])
+                there.ask("many", "submitter", "verify", runs["many"])
+                error = there.ask("few", "submitter", "verify", runs["few"], status=1).stderr
+                assert "the quota of the tenant 'few' is verifications=0: 0 used, and this takes 1: ask again when one" in error, error
+
+            def is_served(tenant):
+                try:
+                    return export(tenant) == ""
+                except AssertionError:
+                    return False
+            for tenant in ("few", "many"):
+                wait_for(lambda tenant=tenant: is_served(tenant), "a download once those before are gone")
 
 
 def test_what_is_no_quota_stops_the_coordinator_at_once():

@@ -26,6 +26,8 @@ static const struct {
     {"memory", true, "wait until a run is over, or end one with 'weir cancel'"},
     {"store", true, "delete runs that are over with 'weir gc', or keep fewer checkpoints (checkpoint.keep)"},
     {"uploads", false, "submit again when one of them has come"},
+    {"downloads", false, "ask again when one of them has come, or its client has gone"},
+    {"verifications", false, "ask again when one of them is over"},
 };
 
 static int set_part(struct quota *quota, const char *text, struct err *err);
@@ -93,10 +95,10 @@ static int set_limit(struct quota *quota, const char *text, struct err *err) {
          (strlen(kinds[kind].name) != length || strncmp(kinds[kind].name, text, length) != 0))
     kind++;
   if (kind == QUOTA_KINDS || !equals)
-    return err_set(
-        err, ERR_INVALID,
-        "'%.60s': there are runs=N, executors=N, memory=SIZE, store=SIZE, uploads=N and data_root=PATH",
-        text);
+    return err_set(err, ERR_INVALID,
+                   "'%.60s': there are runs=N, executors=N, memory=SIZE, store=SIZE, uploads=N, downloads=N, "
+                   "verifications=N and data_root=PATH",
+                   text);
   if (quota->limits[kind] != QUOTA_NONE)
     return err_set(err, ERR_INVALID, "%s is there twice", kinds[kind].name);
   errno = 0;

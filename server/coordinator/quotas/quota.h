@@ -19,6 +19,8 @@ enum quota_kind {
   QUOTA_MEMORY,    /* bytes of servers that they take */
   QUOTA_STORE,     /* bytes of models and checkpoints, of all runs */
   QUOTA_UPLOADS,   /* submissions that are coming */
+  QUOTA_DOWNLOADS, /* of models and weights, by clients */
+  QUOTA_VERIFICATIONS,
   QUOTA_KINDS
 };
 #define QUOTA_NONE UINT64_MAX
@@ -56,7 +58,8 @@ struct quota_use {
 int quota_check(const struct quotas *quotas, const char *tenant, enum quota_kind kind,
                 const struct quota_use *use, struct err *err);
 
-/* What the tenant's runs use of that kind, which is not QUOTA_UPLOADS. A trial that is held is not live. */
+/* What the tenant's runs use of that kind, which is one of the first four. A trial that is held is not live.
+ */
 uint64_t quota_used(const struct coordinator *coordinator, const char *tenant, enum quota_kind kind);
 
 /* Whether the tenant may have one more run that is live, and takes that. Errors: QUOTA. */

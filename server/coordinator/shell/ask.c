@@ -18,6 +18,20 @@ struct viewer shell_viewer(const struct rpc_call *call) {
   return viewer_of(rpc_call_holder(call, &holder) ? &holder : NULL);
 }
 
+bool shell_read_begin(struct coordinator_service *shell, struct rpc_call *call, enum read_kind kind,
+                      struct err *err) {
+  struct viewer viewer = shell_viewer(call);
+  struct cert_holder holder;
+  struct read *read;
+  if (kind == READ_OF_MEMBER)
+    viewer = viewer_of_tenant(rpc_call_holder(call, &holder) ? holder.tenant : "");
+  pthread_mutex_lock(&shell->uploads_lock);
+  read = read_begin(&shell->reads, &shell->quotas, viewer.tenant, kind, err);
+  pthread_mutex_unlock(&shell->uploads_lock);
+  rpc_call_set_user(call, read);
+  return read != NULL;
+}
+
 const char *shell_find_run(struct coordinator_service *shell, struct rpc_call *call, const char *prefix) {
   const struct viewer viewer = shell_viewer(call);
   struct err err = ERR_NONE;

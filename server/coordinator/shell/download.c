@@ -155,6 +155,19 @@ void shell_send_pieces(struct coordinator_service *shell, struct rpc_call *call,
   task_post(shell->slow, &download->task); /* bounded by the calls for pieces */
 }
 
+/* What the call asks for is to be read. False: it was refused. What clients ask for is bounded for each
+   tenant: so that nobody's is refused because of another's. */
+static bool offer(struct coordinator_service *shell, struct rpc_call *call, struct task *task) {
+  if (rpc_call_user(call)) {
+    task_post(shell->slow, task);
+    return true;
+  }
+  if (task_offer(shell->slow, task))
+    return true;
+  rpc_call_fail(call, ERR_BUSY, "too many downloads and submissions wait");
+  return false;
+}
+
 /* A layout that lacks what the model says. */
 struct layout_task {
   struct task task;
@@ -192,10 +205,9 @@ static void layout_task_run(struct task *task) {
                                                      .samples = train->batch / train->microbatches},
                               &model, &err) == 0)
     layout_fill(model, &layout->arena, &layout->layout, &err);
-  if (err.code)
-    rpc_call_finish(layout->call, &err);
-  else
-    rpc_call_reply(layout->call, &layout->layout, NULL);
+  if (!err.code)
+    rpc_call_send(layout->call, &layout->layout, NULL); /* unless the client is gone */
+  sender_finish(layout->call, err.code ? &err : NULL);
   model_close(model);
   buffer_put(read);
   layout_task_free(layout);
@@ -212,10 +224,8 @@ void shell_send_layout(struct coordinator_service *shell, struct rpc_call *call,
                                  .model_sha256 = mem_strdup(coordinator_run_model(shell->core, run))};
   arena_init(&layout->arena);
   coordinator_run_layout(shell->core, run, &layout->arena, &layout->layout);
-  if (task_offer(shell->slow, &layout->task))
-    return;
-  rpc_call_fail(call, ERR_BUSY, "too many downloads and submissions wait");
-  layout_task_free(layout);
+  if (!offer(shell, call, &layout->task))
+    layout_task_free(layout);
 }
 
 void shell_send_weights(struct coordinator_service *shell, struct rpc_call *call, const char *run,
@@ -269,8 +279,7 @@ static void download_start(struct coordinator_service *shell, const struct downl
     copy->next = shell->fetches;
     shell->fetches = copy;
     task_post(shell->slow, &copy->task); /* one a model of runs that are not over */
-  } else if (!task_offer(shell->slow, &copy->task)) {
-    rpc_call_fail(copy->call, ERR_BUSY, "too many downloads and submissions wait");
+  } else if (!offer(shell, copy->call, &copy->task)) {
     download_free(copy);
   }
 }
@@ -334,7 +343,7 @@ static void download_run(struct task *task) {
     return;
   }
   if (err.code)
-    rpc_call_finish(download->call, &err);
+    sender_finish(download->call, &err);
   else if (download->blob)
     sender_send(shell->sender, download->call, download->blob);
   download->blob = NULL;

@@ -20,7 +20,7 @@ struct verification {
   struct rpc_call *call;
   char *run;
   uint64_t *steps;
-  int n_steps;
+  int at, n_steps;
 };
 
 /* Lines of damage as they are found. */
@@ -277,7 +277,8 @@ static void checkpoints_verify(struct coordinator_service *shell, struct rpc_cal
   struct err err = ERR_NONE;
   struct arena arena;
   uint64_t step;
-  if (!shell_pick_checkpoint(shell, id, request->has_step ? &request->step : NULL, &step, &err)) {
+  if (!shell_pick_checkpoint(shell, id, request->has_step ? &request->step : NULL, &step, &err) ||
+      !shell_read_begin(shell, call, READ_VERIFICATION, &err)) {
     rpc_call_finish(call, &err);
     return;
   }
@@ -291,18 +292,22 @@ static void checkpoints_verify(struct coordinator_service *shell, struct rpc_cal
     if (!request->has_step || known.checkpoints[i]->step == step)
       verification->steps[verification->n_steps++] = known.checkpoints[i]->step;
   arena_fini(&arena);
-  task_post(shell->slow, &verification->task); /* one a call */
+  task_post(shell->verifying, &verification->task); /* so many of each tenant */
 }
 
+/* A checkpoint at a time, and then others have their turn. */
 static void verify_run(struct task *task) {
   struct verification *verification = TASK_OWNER(task, struct verification, task);
   struct err err = ERR_NONE;
-  for (int i = 0; i < verification->n_steps && !err.code; i++)
-    if (shell_is_ending(verification->shell))
-      err_set(&err, ERR_UNAVAILABLE, "the coordinator is stopping");
-    else
-      verify_step(verification, verification->steps[i], &err);
-  rpc_call_finish(verification->call, &err);
+  if (shell_is_ending(verification->shell))
+    err_set(&err, ERR_UNAVAILABLE, "the coordinator is stopping");
+  else if (verification->at < verification->n_steps)
+    verify_step(verification, verification->steps[verification->at++], &err);
+  if (!err.code && verification->at < verification->n_steps) {
+    task_post(verification->shell->verifying, task);
+    return;
+  }
+  sender_finish(verification->call, &err);
   free(verification->steps);
   free(verification->run);
   free(verification);

@@ -4,10 +4,11 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "server/coordinator/shell/reading/reads.h"
 #include "server/coordinator/shell/tasks.h"
 #include "training.pb-c.h"
 
-enum { CHUNKS_WAITING_MAX = 4, LOOK_AGAIN_MS = 2 };
+enum { CHUNKS_WAITING_MAX = 4, CHUNKS_A_TURN_MAX = 16, LOOK_AGAIN_MS = 2 };
 
 struct sending {
   struct task task;
@@ -26,7 +27,8 @@ struct sending {
 struct sender {
   struct task_thread *thread;
   int unread_ms;
-  struct sending *list; /* the thread's own */
+  struct sending *list; /* the thread's own, */
+  bool is_behind;       /* as this: some had more to send when their turn was over */
 };
 
 static int send_some(void *user);
@@ -57,6 +59,12 @@ void sender_send_source(struct sender *sender, struct rpc_call *call, const stru
   sending_start(&(struct sending){.sender = sender, .call = call, .source = *source});
 }
 
+void sender_finish(struct rpc_call *call, const struct err *err) {
+  struct read *read = rpc_call_user(call);
+  rpc_call_finish(call, err);
+  read_end(read);
+}
+
 void sender_stop(struct sender *sender) {
   if (!sender)
     return;
@@ -74,21 +82,21 @@ static void sending_begin(struct task *task) {
 
 static void sending_end(struct sending *sending) {
   const struct sender *sender = sending->sender;
-  if (sending->has_ended)
-    rpc_call_finish(sending->call, sending->err.code ? &sending->err : NULL);
-  else
-    rpc_call_fail(sending->call, ERR_CANCELLED, "the client read nothing for %.3g s",
-                  sender->unread_ms / 1e3);
+  if (!sending->has_ended)
+    err_set(&sending->err, ERR_CANCELLED, "the client read nothing for %.3g s", sender->unread_ms / 1e3);
+  sender_finish(sending->call, sending->err.code ? &sending->err : NULL);
   if (sending->source.next)
     sending->source.close(sending->source.user);
   buffer_put(sending->blob);
   free(sending);
 }
 
-/* Nothing tells when a client has read, so all are looked at in turns. */
+/* Nothing tells when a client has read, so all are looked at in turns, and one that reads as fast as it is
+   sent does not keep the others waiting. */
 static int send_some(void *user) {
   struct sender *sender = user;
   struct sending **at = &sender->list, *sending;
+  sender->is_behind = false;
   while ((sending = *at)) {
     if (send_chunks(sending)) {
       at = &sending->next;
@@ -97,6 +105,8 @@ static int send_some(void *user) {
     *at = sending->next;
     sending_end(sending);
   }
+  if (sender->is_behind)
+    return 0;
   return sender->list ? LOOK_AGAIN_MS : -1;
 }
 
@@ -116,7 +126,7 @@ static bool sending_refill(struct sending *sending) {
 /* False when all is sent, or the client is gone or reads nothing. */
 static bool send_chunks(struct sending *sending) {
   uint64_t unread_ns = (uint64_t)sending->sender->unread_ms * 1000000;
-  for (;;) {
+  for (int n = 0; n < CHUNKS_A_TURN_MAX; n++) {
     Weir__Chunk chunk = WEIR__CHUNK__INIT;
     size_t left;
     if (rpc_call_waiting(sending->call) >= CHUNKS_WAITING_MAX)
@@ -131,4 +141,6 @@ static bool send_chunks(struct sending *sending) {
     sending->sent += chunk.data.len;
     sending->moved_ns = clock_now_ns();
   }
+  sending->sender->is_behind = true;
+  return true;
 }

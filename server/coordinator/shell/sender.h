@@ -7,10 +7,14 @@
 
 struct sender;
 
+/* Finishes a call whose user is NULL, or the struct read of a tenant, which ends. */
+void sender_finish(struct rpc_call *call, const struct err *err);
+
 /* unread_ms: for how long a client may read nothing. */
 struct sender *sender_start(int unread_ms);
 
-/* Answers the call (of a method whose reply is a stream of Chunk) with the blob, and finishes it; with
+/* Answers the call (of a method whose reply is a stream of Chunk) with the blob, and finishes it as
+   sender_finish does; with
    CANCELLED when the client reads nothing for too long, as it would keep the blob in memory. Takes the
    reference. Any thread. */
 void sender_send(struct sender *sender, struct rpc_call *call, struct buffer *blob);

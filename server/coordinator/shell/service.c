@@ -38,6 +38,8 @@ struct coordinator_service *coordinator_service_new(const struct coordinator_ser
   shell->jobs = task_thread_start(&(struct task_thread_options){.capacity = JOBS_MAX});
   shell->slow = task_thread_start(&(struct task_thread_options){.capacity = JOBS_MAX});
   shell->searching = task_thread_start(&(struct task_thread_options){.capacity = JOBS_MAX});
+  shell->verifying = task_thread_start(&(struct task_thread_options){.capacity = JOBS_MAX});
+  reads_init(&shell->reads);
   shell->sender = sender_start(UNREAD_MS);
   shell->event_loop = task_thread_start(&(struct task_thread_options){
       .capacity = EVENT_LOOP_TASKS_MAX, .on_turn = event_loop_turn, .user = shell});
@@ -112,6 +114,7 @@ void coordinator_service_free(struct coordinator_service *shell) {
     return;
   task_thread_stop(
       shell->slow); /* its tasks end on the event loop or with the sender, as those of the jobs do */
+  task_thread_stop(shell->verifying);
   task_thread_stop(shell->searching);
   task_thread_stop(shell->jobs);
   lease_stop(shell->lease);
@@ -128,6 +131,7 @@ void coordinator_service_free(struct coordinator_service *shell) {
   overview_free(shell->overview);
   coordinator_free(shell->core);
   quotas_fini(&shell->quotas);
+  reads_fini(&shell->reads);
   shell_lead_fini(shell);
   pthread_mutex_destroy(&shell->uploads_lock);
   free(shell);
@@ -295,9 +299,7 @@ static const struct rpc_method training_methods[TRAINING_METHODS] = {
     {.id = RPC_GET_SERIES, .on_message = shell_get_series_on_message},
     {.id = RPC_TRACE_RUN, .on_message = shell_trace_on_message, .on_closed = shell_trace_on_closed},
     {.id = RPC_GET_MODEL, .on_message = shell_get_model_on_message},
-    {.id = RPC_GET_PIECES,
-     .on_message = shell_get_pieces_on_message,
-     .on_closed = shell_fetch_pieces_on_closed},
+    {.id = RPC_GET_PIECES, .on_message = shell_get_pieces_on_message, .on_closed = shell_pieces_on_closed},
     {.id = RPC_GET_WEIGHTS, .on_message = shell_get_weights_on_message},
     {.id = RPC_GET_LAYOUT, .on_message = shell_get_layout_on_message},
     {.id = RPC_GET_BATCH, .on_message = shell_get_batch_on_message},
@@ -313,7 +315,7 @@ static const struct rpc_method cluster_methods[CLUSTER_METHODS] = {
     {.id = RPC_FETCH_PIECES,
      .on_begin = shell_fetch_on_begin,
      .on_message = shell_fetch_pieces_on_message,
-     .on_closed = shell_fetch_pieces_on_closed},
+     .on_closed = shell_pieces_on_closed},
     {.id = RPC_FETCH_LAYOUT, .on_begin = shell_fetch_on_begin, .on_message = shell_fetch_layout_on_message},
     {.id = RPC_FETCH_BATCH, .on_begin = shell_fetch_on_begin, .on_message = shell_fetch_batch_on_message},
 };

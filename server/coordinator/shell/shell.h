@@ -28,7 +28,7 @@
 
 #include "common/rpc/server.h"
 #include "server/coordinator/core/core.h"
-#include "server/coordinator/quotas/quota.h"
+#include "server/coordinator/shell/reading/reads.h"
 #include "server/coordinator/shell/lease.h"
 #include "server/coordinator/shell/run_model.h"
 #include "server/coordinator/shell/sender.h"
@@ -75,7 +75,7 @@ struct coordinator_service {
   struct store *store;
   struct rpc_service services[COORDINATOR_SERVICES];
   struct rpc_method training[TRAINING_METHODS];
-  struct task_thread *event_loop, *jobs, *slow, *searching;
+  struct task_thread *event_loop, *jobs, *slow, *searching, *verifying;
   struct sender *sender;
   struct lease *lease; /* NULL before coordinator_service_lead */
   struct standing standing;
@@ -84,8 +84,8 @@ struct coordinator_service {
   pthread_mutex_t uploads_lock;
   struct upload *uploads_list; /* under uploads_lock */
   struct quotas quotas;        /* set by the event loop, under uploads_lock */
-  uint32_t piece_calls;        /* atomic: whose pieces the clients have not read */
-  bool is_ending;              /* atomic: threads are to drop what takes long */
+  struct reads reads;
+  bool is_ending; /* atomic: threads are to drop what takes long */
 
   /* set by the event loop before the first job that reads it */
   uint64_t term;
@@ -198,6 +198,11 @@ typedef void answer_function(struct coordinator_service *shell, struct rpc_call 
 /* Has it answered by the event loop, if we lead. What its caller may not see is answered NOT_FOUND. */
 void shell_ask(struct rpc_call *call, const void *message, struct rpc_bytes *bytes, answer_function *answer);
 struct viewer shell_viewer(const struct rpc_call *call); /* any thread, while the call is there */
+/* The call counts among what its tenant reads, as its user, which is NULL before: until sender_finish or, if
+   it is not finished by that, on_closed. False: there are too many. Any thread. Errors: those of read_begin.
+ */
+bool shell_read_begin(struct coordinator_service *shell, struct rpc_call *call, enum read_kind kind,
+                      struct err *err);
 /* Event loop: the whole id of the run that the caller names, or fails the call. NULL: failed. */
 const char *shell_find_run(struct coordinator_service *shell, struct rpc_call *call, const char *prefix);
 
@@ -216,7 +221,7 @@ int shell_fetch_on_begin(struct rpc_call *call, struct err *err);
 void shell_get_pieces_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_fetch_model_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_fetch_pieces_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
-void shell_fetch_pieces_on_closed(struct rpc_call *call);
+void shell_pieces_on_closed(struct rpc_call *call);
 void shell_get_weights_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_get_layout_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_get_batch_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
@@ -245,7 +250,8 @@ void shell_collect_garbage_on_message(struct rpc_call *call, const void *message
 bool shell_pick_checkpoint(struct coordinator_service *shell, const char *run, const uint64_t *wanted,
                            uint64_t *step, struct err *err);
 
-/* download.c; event loop. All finish the call, now or later. run: its whole id. */
+/* download.c; event loop. All finish the call, now or later; but for pieces by sender_finish. run: its whole
+   id. */
 void shell_send_model(struct coordinator_service *shell, struct rpc_call *call, const char *run);
 void shell_send_outline(struct coordinator_service *shell, struct rpc_call *call,
                         const char *run); /* what members get of the model */

@@ -11,8 +11,6 @@
 #include "server/coordinator/recovery/recovery.h"
 #include "server/coordinator/shell/shell.h"
 
-enum { PIECE_CALLS_MAX = 64 };
-
 static void list_runs(struct coordinator_service *shell, struct rpc_call *call, const struct asked *asked) {
   Weir__ListRunsReply reply;
   struct arena arena;
@@ -150,8 +148,24 @@ static void get_series(struct coordinator_service *shell, struct rpc_call *call,
   arena_fini(&arena);
 }
 
+/* False: the call was refused. */
+static bool may_read(struct coordinator_service *shell, struct rpc_call *call, enum read_kind kind) {
+  struct err err = ERR_NONE;
+  if (shell_read_begin(shell, call, kind, &err))
+    return true;
+  rpc_call_finish(call, &err);
+  return false;
+}
+
 static void get_model(struct coordinator_service *shell, struct rpc_call *call, const struct asked *asked) {
-  shell_send_model(shell, call, asked->run);
+  if (may_read(shell, call, READ_DOWNLOAD))
+    shell_send_model(shell, call, asked->run);
+}
+
+/* That many workers load a model at a time is no reason to refuse it to one. */
+static bool is_one_tenants(const struct rpc_call *call) {
+  struct cert_holder holder;
+  return rpc_call_holder(call, &holder) && *holder.tenant;
 }
 
 /* False: the call was answered. */
@@ -170,7 +184,7 @@ static bool has_ticket(struct coordinator_service *shell, struct rpc_call *call,
 }
 
 static void fetch_model(struct coordinator_service *shell, struct rpc_call *call, const struct asked *asked) {
-  if (has_ticket(shell, call, asked->run))
+  if (has_ticket(shell, call, asked->run) && (!is_one_tenants(call) || may_read(shell, call, READ_OF_MEMBER)))
     shell_send_outline(shell, call, asked->run);
 }
 
@@ -188,20 +202,22 @@ static void get_weights(struct coordinator_service *shell, struct rpc_call *call
   const Weir__WeightsRequest *request = asked->message;
   struct err err = ERR_NONE;
   uint64_t step;
-  if (shell_pick_checkpoint(shell, asked->run, request->has_step ? &request->step : NULL, &step, &err))
+  if (shell_pick_checkpoint(shell, asked->run, request->has_step ? &request->step : NULL, &step, &err) &&
+      shell_read_begin(shell, call, READ_DOWNLOAD, &err))
     shell_send_weights(shell, call, asked->run, step, request->average);
   else
     rpc_call_finish(call, &err);
 }
 
 static void get_layout(struct coordinator_service *shell, struct rpc_call *call, const struct asked *asked) {
-  shell_send_layout(shell, call, asked->run);
+  if (may_read(shell, call, READ_DOWNLOAD))
+    shell_send_layout(shell, call, asked->run);
 }
 
 static void fetch_layout(struct coordinator_service *shell, struct rpc_call *call,
                          const struct asked *asked) {
   if (has_ticket(shell, call, asked->run))
-    get_layout(shell, call, asked);
+    shell_send_layout(shell, call, asked->run);
 }
 
 static void get_batch(struct coordinator_service *shell, struct rpc_call *call, const struct asked *asked) {
@@ -276,30 +292,26 @@ void shell_fetch_model_on_message(struct rpc_call *call, const void *message, st
 
 /* A call's pieces are in memory until the client has read them. */
 static void ask_pieces(struct rpc_call *call, const void *message, struct rpc_bytes *bytes,
-                       answer_function *answer) {
-  struct coordinator_service *shell = rpc_call_context(call);
-  if (__atomic_add_fetch(&shell->piece_calls, 1, __ATOMIC_RELAXED) <= PIECE_CALLS_MAX) {
-    rpc_call_set_user(call, shell);
+                       enum read_kind kind, answer_function *answer) {
+  struct err err = ERR_NONE;
+  if (shell_read_begin(rpc_call_context(call), call, kind, &err)) {
     shell_ask(call, message, bytes, answer);
     return;
   }
-  __atomic_sub_fetch(&shell->piece_calls, 1, __ATOMIC_RELAXED);
   rpc_bytes_free(bytes);
-  rpc_call_fail(call, ERR_BUSY, "%d calls for pieces wait to be read: try again", PIECE_CALLS_MAX);
+  rpc_call_finish(call, &err);
 }
 
 void shell_fetch_pieces_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
-  ask_pieces(call, message, bytes, fetch_pieces);
+  ask_pieces(call, message, bytes, READ_OF_MEMBER, fetch_pieces);
 }
 
 void shell_get_pieces_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
-  ask_pieces(call, message, bytes, get_pieces);
+  ask_pieces(call, message, bytes, READ_DOWNLOAD, get_pieces);
 }
 
-void shell_fetch_pieces_on_closed(struct rpc_call *call) {
-  struct coordinator_service *shell = rpc_call_user(call);
-  if (shell)
-    __atomic_sub_fetch(&shell->piece_calls, 1, __ATOMIC_RELAXED);
+void shell_pieces_on_closed(struct rpc_call *call) {
+  read_end(rpc_call_user(call));
 }
 
 void shell_get_weights_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {

@@ -1,4 +1,5 @@
 /* Blobs that are streamed to whoever reads them. */
+#include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,6 +24,9 @@ struct service {
   struct rpc_fixture f; /* what the calls' context points at */
   struct sender *sender;
   struct buffer *blob;
+  int sent;           /* chunks of weights; the sender's own */
+  int n_read;         /* atomic: of these */
+  bool is_other_done; /* atomic */
 };
 
 static void get_model(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
@@ -33,11 +37,37 @@ static void get_model(struct rpc_call *call, const void *message, struct rpc_byt
   rpc_fixture_count(&service->f, &service->f.n_messages);
 }
 
-static const struct rpc_method methods[] = {{.id = RPC_GET_MODEL, .on_message = get_model}};
+/* Comes no faster than it is read, and ends once another client has been served. */
+static int next_weights(void *user, const void **data, size_t *size, struct err *err) {
+  struct service *service = user;
+  uint64_t begin_ns = clock_now_ns();
+  (void)err;
+  while (__atomic_load_n(&service->n_read, __ATOMIC_ACQUIRE) < service->sent &&
+         clock_now_ns() - begin_ns < patience_ms() * UINT64_C(1000000))
+    sched_yield();
+  *data = "w";
+  *size = __atomic_load_n(&service->is_other_done, __ATOMIC_ACQUIRE) ? 0 : 1;
+  service->sent += *size > 0;
+  return 0;
+}
+
+static void close_weights(void *user) {
+  (void)user;
+}
+
+static void get_weights(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  struct service *service = rpc_call_context(call);
+  (void)message;
+  (void)bytes;
+  sender_send_source(service->sender, call, &(struct sender_source){next_weights, close_weights, service});
+}
+
+static const struct rpc_method methods[] = {{.id = RPC_GET_MODEL, .on_message = get_model},
+                                            {.id = RPC_GET_WEIGHTS, .on_message = get_weights}};
 
 static int setup_with(void **state, int unread_ms) {
   struct service *service = calloc(1, sizeof *service);
-  rpc_fixture_init(&service->f, methods, 1);
+  rpc_fixture_init(&service->f, methods, sizeof methods / sizeof *methods);
   service->blob = buffer_new(BLOB_BYTES);
   memset(service->blob->data, 7, BLOB_BYTES);
   service->sender = sender_start(unread_ms);
@@ -105,10 +135,40 @@ static void a_client_that_does_not_read_does_not_keep_the_blob(void **state) {
   assert_non_null(strstr(err.text, "the client read nothing for 0.2 s"));
 }
 
+static void *read_weights(void *user) {
+  struct service *service = user;
+  struct rpc_reader *reader = rpc_reader_open(service->f.channel, RPC_GET_WEIGHTS, patience_ms());
+  Weir__WeightsRequest request = WEIR__WEIGHTS_REQUEST__INIT;
+  Weir__Chunk *chunk = NULL;
+  struct err err = ERR_NONE;
+  if (rpc_reader_send(reader, &request, &err) == 0)
+    rpc_reader_half_close(reader);
+  while (!err.code && rpc_reader_next(reader, (void **)&chunk, &err) == 0 && chunk) {
+    weir__chunk__free_unpacked(chunk, NULL);
+    __atomic_add_fetch(&service->n_read, 1, __ATOMIC_RELEASE);
+  }
+  rpc_reader_close(reader);
+  return NULL;
+}
+
+static void a_client_that_reads_as_fast_as_it_is_sent_leaves_others_their_turns(void **state) {
+  struct service *service = *state;
+  pthread_t thread;
+  struct err err;
+  assert_int_equal(pthread_create(&thread, NULL, read_weights, service), 0);
+  while (!__atomic_load_n(&service->n_read, __ATOMIC_ACQUIRE))
+    sched_yield();
+  assert_int_equal(read_all(ask(service), &err), BLOB_BYTES);
+  __atomic_store_n(&service->is_other_done, true, __ATOMIC_RELEASE);
+  pthread_join(thread, NULL);
+}
+
 int main(void) {
   float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(a_blob_comes_whole, setup, teardown),
+      cmocka_unit_test_setup_teardown(a_client_that_reads_as_fast_as_it_is_sent_leaves_others_their_turns,
+                                      setup, teardown),
       cmocka_unit_test_setup_teardown(a_client_that_does_not_read_does_not_keep_the_blob, setup_impatient,
                                       teardown),
   };

@@ -32,10 +32,11 @@ static struct quotas quotas_from(const char *const *texts, int n) {
 }
 
 static void quotas_are_of_a_tenant_or_of_each_that_has_none(void **state) {
-  static const char *const texts[] = {"vision:runs=4,executors=8,memory=8GB,store=1GiB,uploads=2",
+  static const char *const texts[] = {"vision:runs=4,executors=8,memory=8GB,store=1GiB,uploads=2,"
+                                      "downloads=3,verifications=1",
                                       "*:runs=1"};
   struct quotas quotas = quotas_from(texts, 2);
-  static const uint64_t limits[] = {4, 8, 8000000000, 1 << 30, 2};
+  static const uint64_t limits[] = {4, 8, 8000000000, 1 << 30, 2, 3, 1};
   (void)state;
   for (int kind = 0; kind < QUOTA_KINDS; kind++) {
     assert_int_equal(quota_limit(&quotas, "vision", (enum quota_kind)kind), limits[kind]);

@@ -182,6 +182,7 @@ static void an_evaluated_version_has_no_updates_of_later_steps(void **state) {
   push_evaluation(f, EVALUATED);
   finish_with_version(&statistics, EVALUATED + 1);
   push_all(f, EVALUATED, LAST);
+  assert_moved(first, newest_of(f, 0), moved_by_steps(0, LAST));
   start_pull(&f->server, &early, 0, EVALUATED);
   finish_with_error(&early, ERR_DROPPED, "version 4 was dropped");
 }
@@ -237,13 +238,15 @@ static void updates_beside_a_checkpoint_do_not_touch_it(void **state) {
   const struct hosted_block *block;
   double_hang(&f->store, true);
   push_all(f, 0, 1);
+  push_one(f, 0, 2, 3);
   order_snapshot(f, 1);
-  push_all(f, 1, 3);
+  push_all(f, 1, 3); /* what was applied before the checkpoint, too */
+  assert_moved(first, newest_of(f, 0), moved_by_steps(0, 3));
   double_hang(&f->store, false);
   restored = load_written(f, wait_written(f, 1, 1));
   block = &restored->blocks[restored->own[0]];
   element = *(const float *)block->current->data;
-  assert_moved(first, element, moved_by_steps(0, 1));
+  assert_moved(first, element, moved_by_steps(0, 1) + lr * 6);
   assert_int_equal(missing_of(restored, 0), 0x3f);
   hosted_run_put(restored);
 }

@@ -39,7 +39,7 @@ EFFECTS = ("common/rpc/", "common/base/clock.h", "storage/")
 EFFECT_HEADERS = ("pthread.h", "time.h", "unistd.h", "sys/socket.h")
 # What a room above defines for one below: an operator's own part of what operators share, and hooks.
 DECLARED_BELOW = ("einsum_init", "einsum_out_shape", "extremum_backward", "reduce_is_pool", "graph_load_onnx", "model_run",
-                  "cuda_chain_flush", "cuda_is_chained")
+                  "cuda_attention_wants_turned", "cuda_chain_flush", "cuda_is_chained")
 # Names of runs and sweeps that requests carry are looked up as their caller sees them: by ask.c, for every message that has one,
 # or where it is said here. Elsewhere nobody reads them.
 NAMES = re.compile(r"\b(\w*request|asked->message\))->(run|runs|sweep)\b")

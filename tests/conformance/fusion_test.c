@@ -194,6 +194,39 @@ static int attend_causally_unequal(struct sketch *s) {
   return attend_heads(s, 30, 19, 8, true);
 }
 
+/* Heads as layers leave them, side by side: keys are turned by a Transpose, and so is their gradient. */
+static int attend_split(struct sketch *s, int *query, int *key, int *value) {
+  static const int64_t turned[] = {0, 2, 3, 1};
+  struct attr perm = {.name = "perm", .type = ATTR_INTS, .ints = turned, .n = 4};
+  struct attr scale = {.name = "scale", .type = ATTR_FLOAT, .f = 0.3f};
+  *query = INPUT(s, 3, 2, 37, 24);
+  *key =
+      graph_add_node(s->graph, "Transpose", VALUES(INPUT(s, 3, 50, 2, 24)), 1, ATTR_LIST(perm))->outputs[0];
+  *value = INPUT(s, 3, 2, 50, 16);
+  return graph_add_node(s->graph, "ScaledAttention", VALUES(*query, *key, *value), 1, ATTR_LIST(scale))
+      ->outputs[0];
+}
+
+static int attend_turned(struct sketch *s) {
+  int query, key, value;
+  return attend_split(s, &query, &key, &value);
+}
+
+/* The gradient of the keys is a sum. */
+static int attend_turned_twice(struct sketch *s) {
+  int query, key, value, y = attend_split(s, &query, &key, &value);
+  struct attr scale = {.name = "scale", .type = ATTR_FLOAT, .f = -0.2f};
+  int again =
+      graph_add_node(s->graph, "ScaledAttention", VALUES(query, key, value), 1, ATTR_LIST(scale))->outputs[0];
+  return node(s, "Add", VALUES(y, again));
+}
+
+/* The keys are read as they are, too. */
+static int attend_turned_and_multiply(struct sketch *s) {
+  int query, key, value, y = attend_split(s, &query, &key, &value);
+  return node(s, "Add", VALUES(y, node(s, "MatMul", VALUES(node(s, "MatMul", VALUES(query, key)), value))));
+}
+
 static const struct {
   const char *name;
   int (*build)(struct sketch *sketch);
@@ -212,6 +245,9 @@ static const struct {
     {"attention without a mask, of whole heads", attend_all},
     {"attention that sees nothing later, of whole heads", attend_causally},
     {"attention that sees nothing later, of more rows than columns", attend_causally_unequal},
+    {"attention with keys that a Transpose turns", attend_turned},
+    {"attention twice with keys that a Transpose turns", attend_turned_twice},
+    {"attention and a product with keys that a Transpose turns", attend_turned_and_multiply},
     {"a depthwise Conv of many windows", conv_depthwise},
     {"a depthwise Conv of many square windows", conv_depthwise_square},
     {"Conv, Relu and Conv", conv_relu_conv},

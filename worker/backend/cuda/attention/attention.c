@@ -2,9 +2,12 @@
    factors are rounded anyway, or by tiles of our own, which take every shape. */
 #include "worker/backend/cuda/attention/attention.h"
 
+#include <string.h>
+
 #include "model/ops/scaled_attention.h"
 #include "worker/backend/cuda/attention/attention_plans.h"
 #include "worker/backend/cuda/attention/attention_products.h"
+#include "worker/backend/cuda/moves/moves.h"
 #include "worker/backend/cuda/product/product.h"
 
 /* What a mask holds that hides: exporters write -inf, or the least of all floats. */
@@ -84,6 +87,57 @@ static enum cuda_type type_in(const struct backend_program *program, const struc
   return own->dnn || own->products ? cuda_factor_type(program) : CUDA_ANY_TYPE;
 }
 
+/* Arguments of a step; the first are the inputs of its node. */
+enum { QUERY, KEY, VALUE, Y, LOG_SUMS };
+enum { G_DY, G_QUERY, G_KEY, G_VALUE, G_Y, G_LOG_SUMS, G_DQUERY, G_DKEY, G_DVALUE, G_ALONG };
+
+static bool is_op(const struct node *node, const char *op) {
+  return strcmp(node->op->name, op) == 0;
+}
+
+bool cuda_attention_wants_turned(struct backend_program *program, int value) {
+  const struct graph *graph = cuda_view(program)->graph;
+  bool is_key = false;
+  for (int n = 0; n < graph->n_nodes; n++) {
+    const struct node *node = graph->nodes[n];
+    bool is_forward = is_op(node, "ScaledAttention"), is_grad = is_op(node, "ScaledAttentionGrad"),
+         reads_mask;
+    int key = is_grad ? G_KEY : KEY;
+    struct cuda_attention shape;
+    for (int i = 0; i < node->n_inputs; i++)
+      if (node->inputs[i] == value && (i != key || !(is_forward || is_grad)))
+        return false;
+    if (!(is_forward || is_grad) || node->inputs[key] != value)
+      continue;
+    if (!attention_init(&shape, graph, node, is_grad, &reads_mask) ||
+        !attention_plan_find(program, &shape, reads_mask, is_grad))
+      return false;
+    is_key = true;
+  }
+  return is_key;
+}
+
+/* Keys as they lie, if cuDNN reads them so. */
+static enum cuda_layout key_layout(const struct backend_program *program, const struct step_attention *own,
+                                   int key) {
+  return own->dnn && cuda_layout_of(program, key) == CUDA_TURNED ? CUDA_TURNED : CUDA_DENSE;
+}
+
+/* A gradient of keys that only Transposes read, which take it as it lies. */
+static enum cuda_layout key_gradient_layout(const struct backend_program *program,
+                                            const struct step_attention *own, int value) {
+  const struct graph *graph = cuda_view(program)->graph;
+  bool is_read = false;
+  for (int n = 0; n < graph->n_nodes; n++)
+    for (int i = 0; i < graph->nodes[n]->n_inputs; i++)
+      if (graph->nodes[n]->inputs[i] == value) {
+        if (!is_op(graph->nodes[n], "Transpose"))
+          return CUDA_DENSE;
+        is_read = true;
+      }
+  return own->dnn && is_read ? CUDA_TURNED : CUDA_DENSE;
+}
+
 static void step_finish(struct backend_program *program, struct cuda_step *step, int mask) {
   struct step_attention *own = step->details;
   if (mask >= 0)
@@ -98,8 +152,6 @@ static void step_finish(struct backend_program *program, struct cuda_step *step,
 static struct cuda_tensor tensor_of(const struct cuda_step *step, int arg) {
   return arg >= 0 && step->args[arg].buffer >= 0 ? step->args[arg].tensor : (struct cuda_tensor){0};
 }
-
-enum { QUERY, KEY, VALUE, Y, LOG_SUMS };
 
 static int enqueue_attention(struct backend_program *program, const struct cuda_step *step,
                              cudaStream_t stream, struct err *err) {
@@ -130,14 +182,13 @@ static bool prepare_attention(struct backend_program *program, const struct node
   step->enqueue = enqueue_attention;
   step->details = own;
   for (int i = 0; i < 3; i++)
-    cuda_read(program, step, node->inputs[i], type_in(program, own), CUDA_DENSE);
+    cuda_read(program, step, node->inputs[i], type_in(program, own),
+              i == KEY ? key_layout(program, own, node->inputs[i]) : CUDA_DENSE);
   cuda_write(program, step, node->outputs[0], type_in(program, own), CUDA_DENSE);
   cuda_write(program, step, node->n_outputs > 1 ? node->outputs[1] : -1, CUDA_F32, CUDA_DENSE);
   step_finish(program, step, reads_mask ? node->inputs[3] : -1);
   return true;
 }
-
-enum { G_DY, G_QUERY, G_KEY, G_VALUE, G_Y, G_LOG_SUMS, G_DQUERY, G_DKEY, G_DVALUE, G_ALONG };
 
 static int enqueue_grad(struct backend_program *program, const struct cuda_step *step, cudaStream_t stream,
                         struct err *err) {
@@ -173,10 +224,12 @@ static bool prepare_grad(struct backend_program *program, const struct node *nod
   step->enqueue = enqueue_grad;
   step->details = own;
   for (int i = 0; i < 5; i++)
-    cuda_read(program, step, node->inputs[i], type_in(program, own), CUDA_DENSE);
+    cuda_read(program, step, node->inputs[i], type_in(program, own),
+              i == G_KEY ? key_layout(program, own, node->inputs[i]) : CUDA_DENSE);
   cuda_read(program, step, node->inputs[5], CUDA_F32, CUDA_DENSE);
   for (int i = 0; i < 3; i++)
-    cuda_write(program, step, node->outputs[i], type_in(program, own), CUDA_DENSE);
+    cuda_write(program, step, node->outputs[i], type_in(program, own),
+               G_DQUERY + i == G_DKEY ? key_gradient_layout(program, own, node->outputs[i]) : CUDA_DENSE);
   cuda_scratch(program, step, (size_t)(own->shape.stack * own->shape.t) * sizeof(float));
   step_finish(program, step, reads_mask ? node->inputs[6] : -1);
   return true;

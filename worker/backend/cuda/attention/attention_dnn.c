@@ -1,5 +1,5 @@
 /* ScaledAttention by cuDNN. Keys come as [d, s], and cuDNN wants the elements of each side by side: they are
-   turned round before, and their gradient after. */
+   turned round before, and their gradient after, unless they lie so (CUDA_TURNED). */
 #include "worker/backend/cuda/attention/attention_dnn.h"
 
 #include <stdlib.h>
@@ -111,10 +111,15 @@ int attention_dnn_enqueue(struct backend_program *program, const struct attentio
                           struct err *err) {
   const struct attention_kind *kind = &own->kind;
   char *scratch = call->scratch;
-  void *keys = scratch + own->parts[KEYS], *dkeys = scratch + own->parts[DKEYS];
+  bool turns_key = io->key.layout != CUDA_TURNED,
+       turns_dkey = kind->is_grad && io->dkey.layout != CUDA_TURNED;
   void *along = scratch + own->parts[ALONG];
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   for (int64_t at = 0; at < kind->batch && !status; at += own->group) {
+    void *key = matrices_at(own, io->key.data, at, kind->s * kind->d, ELEMENT);
+    void *dkey = matrices_at(own, io->dkey.data, at, kind->s * kind->d, ELEMENT);
+    void *keys = turns_key ? scratch + own->parts[KEYS] : key;
+    void *dkeys = turns_dkey ? scratch + own->parts[DKEYS] : dkey;
     void *const of[ATTENTION_ROLES] = {
         [ATTENTION_QUERY] = matrices_at(own, io->query.data, at, kind->t * kind->d, ELEMENT),
         [ATTENTION_KEY] = keys,
@@ -131,13 +136,12 @@ int attention_dnn_enqueue(struct backend_program *program, const struct attentio
     for (int role = 0; role < ATTENTION_ROLES; role++)
       if (own->graph.tensors[role] >= 0)
         data[own->graph.tensors[role]] = of[role];
-    cuda_copy_launch(&own->turn, matrices_at(own, io->key.data, at, kind->s * kind->d, ELEMENT), keys,
-                     call->stream);
+    if (turns_key)
+      cuda_copy_launch(&own->turn, key, keys, call->stream);
     status =
         dnn_graph_execute(own->graph.dnn, cuda_view(program)->dnn, data, scratch + own->parts[WORKSPACE]);
-    if (kind->is_grad && !status)
-      cuda_copy_launch(&own->turn_back, dkeys,
-                       matrices_at(own, io->dkey.data, at, kind->s * kind->d, ELEMENT), call->stream);
+    if (turns_dkey && !status)
+      cuda_copy_launch(&own->turn_back, dkeys, dkey, call->stream);
   }
   return cuda_dnn_check(call->node, status, "attend", err);
 }

@@ -16,8 +16,8 @@ void attention_dnn_free(struct attention_dnn *dnn); /* NULL is ignored */
 const struct attention_kind *attention_dnn_kind(const struct attention_dnn *dnn);
 size_t attention_dnn_bytes(const struct attention_dnn *dnn); /* of scratch */
 
-/* The bf16 tensors of io as for the kernels of attention.h; of a gradient all gradients are made. io->along
-   is not used. call->stream is the program's. */
+/* The bf16 tensors of io as for the kernels of attention.h, but that key and dkey may be CUDA_TURNED; of a
+   gradient all gradients are made. io->along is not used. call->stream is the program's. */
 int attention_dnn_enqueue(struct backend_program *program, const struct attention_dnn *dnn,
                           const struct cuda_attention_io *io, const struct attention_call *call,
                           struct err *err);

@@ -81,7 +81,11 @@ extern "C" void cuda_convert_launch(struct cuda_tensor from, struct cuda_tensor 
   int64_t channels = from.rank > 1 ? from.dim[1] : 1, places = 1;
   for (int d = 2; d < from.rank; d++)
     places *= from.dim[d];
-  if (from.layout == to.layout || channels == 1 || places == 1)
+  if (from.layout != to.layout && (from.layout == CUDA_TURNED || to.layout == CUDA_TURNED)) {
+    int64_t rows = from.dim[from.rank - 2], columns = from.dim[from.rank - 1];
+    transpose_launch(from, to, to.layout == CUDA_TURNED ? rows : columns,
+                     to.layout == CUDA_TURNED ? columns : rows, stream);
+  } else if (from.layout == to.layout || channels == 1 || places == 1)
     CUDA_LAUNCH(convert_kernel, cuda_blocks(to.elems), CUDA_THREADS, stream, from, to);
   else if (to.layout == CUDA_CHANNELS_LAST)
     transpose_launch(from, to, channels, places, stream);

@@ -10,7 +10,8 @@
 extern "C" {
 #endif
 
-/* to = from, of the same shape. Types differ only as F32 and BF16 do; layouts as they like. */
+/* to = from, of the same shape. Types differ only as F32 and BF16 do; layouts as they like, but
+   that TURNED is made of DENSE alone, and back. */
 void cuda_convert_launch(struct cuda_tensor from, struct cuda_tensor to, cudaStream_t stream);
 
 #ifdef __cplusplus

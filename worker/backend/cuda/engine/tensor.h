@@ -12,8 +12,10 @@ enum { CUDA_RANK_MAX = 8 };
 enum cuda_type { CUDA_ANY_TYPE, CUDA_F32, CUDA_BF16, CUDA_F64, CUDA_I32, CUDA_I64, CUDA_U8 /* bool, too */ };
 
 /* Where element [n,c,d1,..] lies: DENSE in row-major order; CHANNELS_LAST in that of [n,d1,..,c], for ranks 3
-   to 5. dim[] is the graph's shape in both. */
-enum cuda_layout { CUDA_ANY_LAYOUT, CUDA_DENSE, CUDA_CHANNELS_LAST };
+   to 5; TURNED with the last two dimensions in the order of each other, for ranks from 2: a Transpose or a
+   gradient of keys is made in it when only attention or only Transposes read it. dim[] is the graph's shape
+   in all. */
+enum cuda_layout { CUDA_ANY_LAYOUT, CUDA_DENSE, CUDA_CHANNELS_LAST, CUDA_TURNED };
 
 struct cuda_tensor {
   void *data; /* NULL: absent */

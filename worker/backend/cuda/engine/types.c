@@ -18,6 +18,8 @@ size_t cuda_type_size(enum cuda_type type) {
 }
 
 bool cuda_layout_suits(const struct shape *shape, enum cuda_layout layout) {
+  if (layout == CUDA_TURNED)
+    return shape->rank >= 2;
   return layout == CUDA_DENSE || (shape->rank >= 3 && shape->rank <= 5);
 }
 
@@ -25,6 +27,8 @@ bool cuda_layout_is_same(const struct shape *shape, enum cuda_layout a, enum cud
   int64_t places = 1;
   for (int d = 2; d < shape->rank; d++)
     places *= shape->dim[d];
+  if (a == CUDA_TURNED || b == CUDA_TURNED)
+    return a == b;
   return a == b || shape->rank < 3 || shape->dim[1] == 1 || places == 1;
 }
 

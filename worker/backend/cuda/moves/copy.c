@@ -8,6 +8,8 @@ int64_t cuda_stride(const struct cuda_tensor *tensor, int d) {
   int64_t stride = is_channels_last ? tensor->dim[1] : 1;
   if (is_channels_last && d == 1)
     return 1;
+  if (tensor->layout == CUDA_TURNED && d >= tensor->rank - 2)
+    return d == tensor->rank - 1 ? tensor->dim[d - 1] : 1;
   for (int k = d + 1; k < tensor->rank; k++)
     if (!is_channels_last || k != 1)
       stride *= tensor->dim[k];

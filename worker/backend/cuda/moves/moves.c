@@ -71,12 +71,17 @@ enum cuda_layout moves_layout(const struct backend_program *program, const struc
   return is_same_rank && rank >= 3 && rank <= 5 ? cuda_layout_of(program, node->inputs[0]) : CUDA_DENSE;
 }
 
-/* Dimension d of the result is dimension perm[d] of the input, whatever the input's layout. */
+/* Dimension d of the result is dimension perm[d] of the input, whatever the input's layout. Keys of attention
+   are left with the elements of each side by side, if they are so in the input. */
 static bool prepare_transpose(struct backend_program *program, const struct node *node) {
   struct cuda_step *step = moves_new(program, node, 1);
   const struct attr *perm = node_attr(node, "perm");
   int x = cuda_read(program, step, node->inputs[0], CUDA_ANY_TYPE, CUDA_ANY_LAYOUT);
-  int y = cuda_write(program, step, node->outputs[0], step->args[x].tensor.type, CUDA_DENSE);
+  int rank = step->args[x].tensor.rank;
+  bool is_run = perm && rank >= 2 && cuda_stride(&step->args[x].tensor, (int)perm->ints[rank - 2]) == 1;
+  bool is_key = is_run && cuda_attention_wants_turned(program, node->outputs[0]);
+  int y = cuda_write(program, step, node->outputs[0], step->args[x].tensor.type,
+                     is_key ? CUDA_TURNED : CUDA_DENSE);
   struct cuda_copy *copy = moves_add(step, x, y);
   const struct cuda_tensor *from = &step->args[x].tensor, *to = &step->args[y].tensor;
   for (int d = 0; d < to->rank; d++)

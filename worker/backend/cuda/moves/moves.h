@@ -7,4 +7,8 @@
 /* The layout for a node whose tensors are all of one rank: its input 0's. */
 enum cuda_layout moves_layout(const struct backend_program *program, const struct node *node);
 
+/* The attention room's answer: whether a value is best made CUDA_TURNED, because only attention by cuDNN
+   reads it, as its keys. */
+bool cuda_attention_wants_turned(struct backend_program *program, int value);
+
 #endif

@@ -114,7 +114,7 @@ def bench(name, limits, theirs, has_timeline):
         if has_timeline:
             print(f"  not hidden behind compute: {100 * exposed_share(folder, name):.1f} % of a step")
     if limits:  # backward multiplies twice; an activation (as f32 in inspect's figure) is written and read in bf16
-        flops = 3 * 2 * cost["multiply_adds"] * batch / limits["flops"]
+        flops = 3 * 2 * cost["multiply_adds"] / limits["flops"]
         moved = 2 * cost["memory"]["activations_bytes"] / 2 / limits["bytes"]
         print(f"  floor: {1e3 * flops:.2f} ms of multiply-adds, {1e3 * moved:.2f} ms of activations")
 

@@ -39,15 +39,18 @@ struct statistic {
   int eval_value;       /* in the eval graph: the initializer */
 };
 
-enum block_kind { BLOCK_PARAMETERS, BLOCK_STATISTICS };
+enum block_kind { BLOCK_PARAMETERS, BLOCK_KEPT, BLOCK_STATISTICS };
 
 /* A contiguous range of the flat parameter vector or of the statistics row, at most BLOCK_ELEMS_MAX elements:
-   a piece of one tensor, or several small neighbours of one group whole. */
+   a piece of one tensor, or several small neighbours of one group whole. Or, where replicas hand on what
+   their optimizer keeps, one value of each weight of a parameter block, from the vector of all such values.
+ */
 struct block {
   enum block_kind kind;
   uint64_t begin;
   uint32_t elems;
-  uint32_t group; /* of its parameters */
+  uint32_t group;           /* of its parameters */
+  uint32_t kept_of, kept_n; /* of BLOCK_KEPT: the parameter block, and which of its weights' values */
 };
 
 /* f32s of what workers push of the block for a step: as many as it has; where they take several between two
@@ -65,11 +68,14 @@ struct model {
   int n_params;
   struct statistic *statistics;
   int n_statistics;
-  struct block *blocks;              /* parameter blocks in order, then statistics blocks (at least one) */
-  uint32_t n_blocks, n_param_blocks; /* blocks[n_param_blocks] begins with the metrics */
-  uint64_t param_elems;              /* length of the flat parameter vector */
-  uint64_t row_elems;                /* length of a statistics row and of the statistics state */
-  struct value output; /* that the loss is of; both graphs lack it where the loss took its layer in */
+  struct block *blocks; /* parameter blocks in order, then what is kept for each, in order, then statistics
+                           blocks (at least one) */
+  uint32_t n_blocks, n_param_blocks;
+  uint32_t n_summed_blocks; /* but the statistics: blocks[n_summed_blocks] begins with the metrics */
+  uint64_t kept_elems;      /* length of the vector of what is kept */
+  uint64_t param_elems;     /* length of the flat parameter vector */
+  uint64_t row_elems;       /* length of a statistics row and of the statistics state */
+  struct value output;      /* that the loss is of; both graphs lack it where the loss took its layer in */
   struct loss_values train_loss, eval_loss;
   struct metric_set metrics;  /* that evaluations are asked for */
   int eval_output;            /* in the eval graph: what metrics read; -1: nothing */
@@ -114,7 +120,7 @@ void model_memory(const struct model *model, struct model_memory *out);
 uint64_t model_multiply_adds(const struct model *model, int64_t samples);
 
 /* The initial flat parameter vector (f32[elems of block]) or statistics state of one block, from the file.
-   Zeros where the file has it in pieces. */
+   Zeros where the file has it in pieces, and of what is kept. */
 void model_initial_block(const struct model *model, uint32_t block, float *out);
 /* The block as a piece of a tensor that the file has in pieces: it is one as a whole. NULL pieces: it is not.
  */

@@ -43,7 +43,7 @@ static void cut_model(struct model *model, struct cutter *cutter) {
     cut_tensor(cutter, BLOCK_PARAMETERS, model->params[p].group, model->params[p].begin,
                model->params[p].elems);
   close_open(cutter);
-  model->n_param_blocks = cutter->n;
+  model->n_param_blocks = model->n_summed_blocks = cutter->n;
   cut_tensor(cutter, BLOCK_STATISTICS, 0, 0, METRICS);
   for (int s = 0; s < model->n_statistics; s++)
     cut_tensor(cutter, BLOCK_STATISTICS, 0, model->statistics[s].begin, model->statistics[s].elems);

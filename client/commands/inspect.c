@@ -9,6 +9,7 @@
 #include "client/terminal/mode_text.h"
 #include "client/terminal/output.h"
 #include "common/agree/spec.h"
+#include "common/optim/trained_model.h"
 #include "model/graph/graph.h"
 #include "model/onnx/model_file.h"
 
@@ -187,7 +188,7 @@ static int inspect_run(const struct args *args) {
   if (read_input(args, &input, &batch, &err))
     goto out;
   batch = given ? given : batch;
-  if (model_open(
+  if (trained_model_open(
           &(struct model_source){
               .onnx = input.onnx, .size_bytes = input.onnx_size, .spec = input.spec, .samples = batch},
           &model, &err) ||

@@ -63,8 +63,8 @@ static int local_check(const Weir__RunSpec *spec, struct err *err) {
                    "train.local: is missing: mode local needs {replicas: 4, inner_steps: 50}, say");
   if (check_replicas(train, err) || check_counts(spec, err))
     return err->code;
-  if (strcmp(train->local->inner_state, "reset") != 0)
-    return err_set(err, ERR_INVALID, "train.local.inner_state: '%.60s' is not known (known: reset)",
+  if (strcmp(train->local->inner_state, "reset") != 0 && strcmp(train->local->inner_state, "kept") != 0)
+    return err_set(err, ERR_INVALID, "train.local.inner_state: '%.60s' is not known (known: reset, kept)",
                    train->local->inner_state);
   if (train->average)
     return err_set(err, ERR_INVALID, "train.average: mode local keeps no average of the weights");

@@ -2,6 +2,7 @@
 #include "common/optim/update_rule.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "common/optim/vector.h"
 
@@ -33,6 +34,15 @@ bool update_rules_keep_alike(const Weir__TrainSpec *a, const Weir__TrainSpec *b)
   return optimizer_slots_are_alike(update_rule_of_servers(a).options, update_rule_of_servers(b).options);
 }
 
+int update_rules_check_kept(const Weir__TrainSpec *parent, const Weir__TrainSpec *fork, struct err *err) {
+  if (!fork->local || strcmp(fork->local->inner_state, "kept") != 0 ||
+      optimizer_slots_are_alike(parent->optimizer, fork->optimizer))
+    return 0;
+  return err_set(err, ERR_INVALID,
+                 "train.optimizer: with train.local.inner_state kept a fork goes on with what its parent's "
+                 "optimizer keeps of each weight, and this one keeps other values");
+}
+
 struct update_rule update_rule_of_servers(const Weir__TrainSpec *train) {
   if (!train->local)
     return update_rule_of_steps(train);
@@ -46,6 +56,22 @@ struct update_rule update_rule_of_steps(const Weir__TrainSpec *train) {
                               .schedule = train->schedule,
                               .clip_norm = train->has_clip_norm ? train->clip_norm : 0,
                               .clip_value = train->has_clip_value ? train->clip_value : 0};
+}
+
+uint32_t update_rule_slots_most(const struct update_rule *rule) {
+  uint32_t most = 0;
+  for (uint32_t group = 0; rule->optimizer && group <= rule->options->n_groups; group++) {
+    uint32_t slots = rule->optimizer->slots(update_rule_group(rule, group));
+    most = slots > most ? slots : most;
+  }
+  return most;
+}
+
+uint32_t update_rule_kept(const Weir__TrainSpec *train, uint32_t group) {
+  struct update_rule rule = update_rule_of_steps(train);
+  if (!train->local || strcmp(train->local->inner_state, "kept") != 0)
+    return 0;
+  return rule.optimizer->slots(update_rule_group(&rule, group));
 }
 
 const Weir__OptimizerSpec *update_rule_group(const struct update_rule *rule, uint32_t group) {

@@ -19,9 +19,20 @@ int update_rules_settle(Weir__TrainSpec *train, struct err *err);
 /* Whether servers keep the same values of each weight by either: optimizer_slots_are_alike. */
 bool update_rules_keep_alike(const Weir__TrainSpec *a, const Weir__TrainSpec *b);
 
+/* Errors: INVALID, naming the key, where train.local.inner_state is kept, and a fork could not go on with
+   what the parent's inner optimizer keeps. Both are settled. */
+int update_rules_check_kept(const Weir__TrainSpec *parent, const Weir__TrainSpec *fork, struct err *err);
+
 /* Of a spec that was checked; settled only where options are read. It outlives the rule. */
 struct update_rule update_rule_of_servers(const Weir__TrainSpec *train);
 struct update_rule update_rule_of_steps(const Weir__TrainSpec *train);
+
+/* How many f32s of each weight of the group go with each version, because replicas hand on what their
+   optimizer keeps (train.local.inner_state: kept); 0: none do. Settled. */
+uint32_t update_rule_kept(const Weir__TrainSpec *train, uint32_t group);
+
+/* The most f32s that are kept of a weight of any group. Settled. */
+uint32_t update_rule_slots_most(const struct update_rule *rule);
 
 /* The options of a group of the model. */
 const Weir__OptimizerSpec *update_rule_group(const struct update_rule *rule, uint32_t group);

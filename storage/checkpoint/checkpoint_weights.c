@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/sha256.h"
+#include "common/optim/trained_model.h"
 #include "storage/checkpoint/checkpoint_parts.h"
 
 /* Where blocks go as they are read. */
@@ -260,11 +261,11 @@ static int open_model(struct store *store, const Weir__Manifest *manifest, struc
   *model = NULL;
   if (rc)
     return err_prefix(err, "the model");
-  rc = model_open(&(struct model_source){.onnx = onnx,
-                                         .size_bytes = size,
-                                         .spec = manifest->spec,
-                                         .samples = train->batch / train->microbatches},
-                  model, err);
+  rc = trained_model_open(&(struct model_source){.onnx = onnx,
+                                                 .size_bytes = size,
+                                                 .spec = manifest->spec,
+                                                 .samples = train->batch / train->microbatches},
+                          model, err);
   free(onnx);
   if (rc)
     return err_prefix(err, "the model");
@@ -279,7 +280,7 @@ static int open_model(struct store *store, const Weir__Manifest *manifest, struc
 
 static int read_state(const struct reading *reading, struct err *err) {
   size_t end = reading->manifest->n_blocks;
-  for (size_t begin = reading->model->n_param_blocks; begin < end; begin += STREAM_BLOCKS)
+  for (size_t begin = reading->model->n_summed_blocks; begin < end; begin += STREAM_BLOCKS)
     if (read_batch(reading, begin, end - begin < STREAM_BLOCKS ? end : begin + STREAM_BLOCKS, err))
       return err->code;
   return 0;
@@ -323,7 +324,7 @@ static int take_block(const struct reading *reading, size_t index, const void *d
   }
   if (block && is_state)
     memcpy(reading->state + block->begin, (const char *)data + begin, weights_bytes);
-  else if (block)
+  else if (block && block->kind == BLOCK_PARAMETERS)
     memcpy(reading->params + (block->begin - reading->params_begin), (const char *)data + begin,
            weights_bytes);
   return 0;

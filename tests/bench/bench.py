@@ -2,7 +2,7 @@
 """`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
 the same run. With names of parts, only those: training, engine, optimizers, data, data-plane, checkpoints, collective,
 groups, turns, starts, fork, crowd, shares, coordinator, dashboard, tls, straggler, memory, recompute, pipeline, precision, forms;
-only by their names late, late-accuracy, async-accuracy, search, trials, tune, sweep-stop, external, stage-memory, stage-death and
+only by their names modes, late, late-accuracy, async-accuracy, search, trials, tune, sweep-stop, external, stage-memory, stage-death and
 large
 (`make bench LARGE=1`).
 
@@ -23,6 +23,7 @@ import fork  # noqa: E402
 import groups  # noqa: E402
 import late  # noqa: E402
 import memory  # noqa: E402
+import modes  # noqa: E402
 import paint  # noqa: E402
 import pipeline  # noqa: E402
 import precision  # noqa: E402
@@ -155,7 +156,7 @@ PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench
          "straggler": straggler.main, "memory": memory.main, "recompute": bench_recompute, "pipeline": bench_pipeline,
          "precision": precision.main, "forms": bench_forms,
          "search": bench_search, "sweep-stop": sweep_stop.main, "trials": trials.main,
-         "tune": tune.main, "late": late.main, "late-accuracy": late.accuracies, "async-accuracy": late.async_accuracies,
+         "tune": tune.main, "modes": modes.main, "late": late.main, "late-accuracy": late.accuracies, "async-accuracy": late.async_accuracies,
          "external": external.main, "stage-memory": stage_memory.main, "stage-death": stage_death.main,
          "large": checkpoints.bench_large}
 

@@ -48,14 +48,14 @@ class Freezer:
         self.thread.join()
 
 
-def rate(folder, lag, is_frozen):
+def rate(folder, name, mode_lines, is_frozen):
     """Samples a second of two workers once their shares have settled."""
     batch = 512
     train = (f"  steps: {SETTLED_STEPS + STEPS}\n  batch: {batch}\n  microbatches: 16\n  seed: 1\n  optimizer: {{lr: 0.01}}\n"
-             + mode(lag))
+             + mode_lines)
     spec = folder.spec(folder.file("lenet.onnx"), train=train, tail="workers: {min: 2}\n")
-    metrics = folder.file(f"metrics-{lag}-{is_frozen}.jsonl")
-    with Cluster(folder, servers=1, workers=2, store=f"file://{folder.path}/store-{lag}-{is_frozen}") as cluster, \
+    metrics = folder.file(f"metrics-{name}-{is_frozen}.jsonl")
+    with Cluster(folder, servers=1, workers=2, store=f"file://{folder.path}/store-{name}-{is_frozen}") as cluster, \
             Process(program("weir"), "submit", spec, "--follow", "--metrics", metrics, "--coordinator", cluster.address) as client:
         wait_for(lambda: newest_step(metrics) >= 0, "the first step")
         if is_frozen:
@@ -73,7 +73,7 @@ def main():
         print("late: samples/s of two workers, undisturbed and with one of them frozen for 200 ms twice a second")
         base = None
         for lag in (*LAGS, ASYNC):
-            free, frozen = rate(folder, lag, False), rate(folder, lag, True)
+            free, frozen = (rate(folder, str(lag), mode(lag), is_frozen) for is_frozen in (False, True))
             base = base or frozen
             print(f"  {name_of(lag):7} {free:7.0f}  {frozen:7.0f}: {frozen / free:.2f} of it, {frozen / base:.2f} times sync's",
                   flush=True)

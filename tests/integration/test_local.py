@@ -80,6 +80,9 @@ def test_weights_travel_once_a_round():
         came, went = traffic(folder, write_spec(folder))
         local = traffic(other, write_spec(other), *options_of(1))
         assert local == (came * ROUNDS // STEPS, went * (ROUNDS + 1) // (STEPS + 1)), "each version goes to the worker once"
+    with Folder() as folder:
+        handed_on = traffic(folder, write_spec(folder), *options_of(1), "train.local.inner_state=kept")
+        assert handed_on == tuple(2 * amount for amount in local), "SGD with momentum keeps a value of each weight"
 
 
 def test_workers_beyond_the_replicas_stand_by():
@@ -159,6 +162,78 @@ def test_every_sample_counts_once_an_epoch_through_kills_of_everything():
         assert {name: set(counts) for name, counts in counted.items()} == {name: {float(epochs)} for name in ledger.TABLES}
 
 
+KEPT = (*LOCAL, "train.local.inner_state=kept", "train.optimizer={name: adamw, lr: 0.003}")
+
+
+def calm_kept(folder, spec):
+    def train_calmly():
+        weir("train", spec, "--threads", 2, "--out", folder.file("kept"), *KEPT)
+        return done_event(folder.file("kept/metrics.jsonl"))["weights_sha256"]
+    return kept("local-kept", train_calmly)
+
+
+def test_what_optimizers_keep_of_replicas_is_handed_on_through_roll_backs_and_kills_of_everything():
+    with Folder() as folder:
+        spec = write_spec(folder)
+        wanted = calm_kept(folder, spec)
+        assert wanted != calm(folder, spec)
+        with Cluster(folder, servers=2, workers=2, gate=Gate(folder)) as cluster:
+            cluster.gate.stop_at(0)
+            with Run(folder, cluster, spec, *KEPT, f"checkpoint.every_steps={INNER}") as run:
+                run.wait_checkpoint(INNER)
+                cluster.gate.stop_at(INNER)
+                run.wait_step(2 * INNER - 1)
+                kill(cluster.servers[0][0], cluster.workers[0])  # back to a checkpoint, by the server that remains
+                cluster.add_worker()
+                cluster.gate.stop_at(2 * INNER)
+                run.wait_step(3 * INNER - 1, incarnation=1)
+                kill(cluster.coordinator, cluster.servers[1][0], *cluster.workers)
+                cluster.start_coordinator()
+                cluster.restart_server(1)
+                cluster.add_worker()
+                run.end()
+            assert done_event(run.metrics)["weights_sha256"] == wanted
+            weir("verify", run.name, "--coordinator", cluster.address)
+
+
+def test_what_optimizers_keep_of_replicas_goes_with_holds_and_forks():
+    with Folder() as folder, Cluster(folder, workers=2) as cluster:
+        spec = write_spec(folder)
+        wanted = calm_kept(folder, spec)
+
+        def ask(*command, **options):
+            return weir(*command, "--coordinator", cluster.address, **options)
+
+        def hash_of(run):
+            ask("watch", run)
+            return cluster.json("status", run)["weights_sha256"]
+        run = ask("submit", spec, *KEPT, f"train.hold={2 * INNER}").stdout.strip()
+        wait_for(lambda: cluster.json("status", run)["state"] == "held", "the hold")
+        said = ask("fork", f"{run}@{2 * INNER}", "train.optimizer.name=sgd", status=2).stderr
+        assert "train.optimizer: with train.local.inner_state kept" in said, said
+        fork = ask("fork", f"{run}@{2 * INNER}", f"train.hold={STEPS}").stdout.strip()
+        ask("set", run, f"train.hold={STEPS}")
+        assert hash_of(fork) == hash_of(run) == wanted
+        again = ask("fork", f"{run}@{2 * INNER}", f"train.hold={STEPS}").stdout.strip()  # from the store
+        assert hash_of(again) == wanted
+        begun_anew = ask("submit", spec, *KEPT, "--from", f"{run}@{2 * INNER}").stdout.strip()
+        assert hash_of(begun_anew) != wanted
+
+
+def test_what_the_mode_takes_is_said():
+    with Folder() as folder, Cluster(folder) as cluster:
+        def line_of(*command):
+            return next(line.split() for line in weir(*command).stdout.splitlines() if line.startswith("mode "))
+        for settings, words in ((LOCAL, ("3 versions on each worker", "train.optimizer keeps on each worker (56.4",
+                                         "train.local.outer keeps on the servers (56.4")),
+                                (KEPT, ("(112.9", "on the servers (225.", "on each worker (338.", "beside the weights' 56.4"))):
+            shown = line_of("inspect", write_spec(folder), *settings)
+            assert shown[1:3] == ["local,", "2"] and all(word in " ".join(shown) for word in words), shown
+            run = weir("submit", write_spec(folder), *settings, "--coordinator", cluster.address).stdout.strip()
+            assert line_of("status", run, "--coordinator", cluster.address) == shown
+            weir("cancel", run, "--coordinator", cluster.address)
+
+
 def test_a_run_is_held_forked_and_paused_at_versions_that_there_are():
     with Folder() as folder:
         spec, gate = write_spec(folder), Gate(folder)
@@ -209,7 +284,7 @@ def test_what_local_steps_do_not_go_with_is_refused_by_name():
                 ((*LOCAL, "train.mode=sync"), "train.local: is of train.mode local"),
                 ((*LOCAL, "train.local.replicas=3"), "train.local.replicas: 3 replicas of train.microbatches 8"),
                 ((*LOCAL, "train.local.replicas=0"), "train.local.replicas: must be given"),
-                ((*LOCAL, "train.local.inner_state=kept"), "train.local.inner_state: 'kept'"),
+                ((*LOCAL, "train.local.inner_state=lost"), "train.local.inner_state: 'lost' is not known (known: reset, kept)"),
                 ((*LOCAL, "train.local.outer={name: lamb}"), "train.local.outer.name"),
                 ((*LOCAL, "train.optimizer.name=lars"), "train.optimizer"),
                 ((*LOCAL, "train.collective=shm"), "train.collective: mode local"),

@@ -48,8 +48,9 @@ def test_a_fixed_lag_gives_the_same_bits_on_every_cluster():
 
 
 def test_local_steps_give_the_same_bits_on_every_cluster():
-    assert_same_on_all({f"local {replicas}": ("train.mode=local", f"train.local.replicas={replicas}",
-                                              f"train.local.inner_steps={INNER}") for replicas in (1, 2, 4)})
+    assert_same_on_all({f"local {replicas} {state}": ("train.mode=local", f"train.local.replicas={replicas}",
+                                                      f"train.local.inner_steps={INNER}", f"train.local.inner_state={state}")
+                        for replicas, state in ((1, "reset"), (2, "reset"), (4, "reset"), (2, "kept"))})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Mode ssp: the gradients of a step are taken at the version so many steps before. The weights are the same bits whoever dies and
 joins, and after a roll-back to any version; each sample counts once an epoch. test_modes.py has all clusters."""
-import os
+import re
 import signal
 
 import ledger
@@ -58,11 +58,12 @@ def test_a_lag_of_no_step_is_sync_and_a_lag_of_one_is_not():
 class Run:
     """A run on a cluster, followed by a client that stays."""
 
-    def __init__(self, folder, cluster, spec):
+    def __init__(self, folder, cluster, spec, *settings):
         self.cluster, self.metrics = cluster, folder.file("metrics.jsonl")
-        self.name = os.path.basename(spec).removesuffix(".yaml")
-        self.client = Process(program("weir"), "submit", spec, "--follow", "--metrics", self.metrics, "--coordinator",
-                              cluster.address)
+        with open(spec) as file:
+            self.name = re.search(r"^name: (\S+)$", file.read(), re.MULTILINE).group(1)
+        self.client = Process(program("weir"), "submit", spec, *settings, "--follow", "--metrics", self.metrics,
+                              "--coordinator", cluster.address)
 
     def __enter__(self):
         return self

@@ -28,9 +28,10 @@ def curve(optimizer, schedule=None, **train):
             "schedule": schedule or {"name": "constant"}, **train}
 
 
-def local(replicas, inner_steps, optimizer, *schedule, outer=None, **train):
+def local(replicas, inner_steps, optimizer, *schedule, outer=None, inner_state="reset", **train):
     """Of mode local; the last steps are fewer than the others where 50 is no multiple of inner_steps."""
-    options = {"replicas": replicas, "inner_steps": inner_steps, **({"outer": outer} if outer else {})}
+    options = {"replicas": replicas, "inner_steps": inner_steps, **({"outer": outer} if outer else {}),
+               **({"inner_state": inner_state} if inner_state != "reset" else {})}
     return curve(optimizer, *schedule, mode="local", local=options, **train)
 
 
@@ -69,6 +70,8 @@ CURVES = {
     "local-sgd": local(2, 8, {"name": "sgd", "lr": 0.1, "momentum": 0.9}, {"name": "cosine", "warmup_steps": 5}),
     "local-adamw": local(4, 5, {"name": "adamw", "lr": 0.003, "weight_decay": 0.1}, clip_norm=0.5,
                          outer={"lr": 0.5, "momentum": 0.8, "nesterov": False}),
+    "local-kept": local(4, 8, {"name": "adagrad", "lr": 0.02, "initial_accumulator_value": 0.01}, inner_state="kept"),
+    "local-adam-kept": local(2, 6, {"name": "adam", "lr": 0.003}, {"name": "cosine", "warmup_steps": 5}, inner_state="kept"),
     "local-alone": local(1, 7, {"name": "sgd", "lr": 0.1, "groups": [{"params": ["head.*"], "lr": 0.02}]}),
     "sgd-ssp-1": curve({"name": "sgd", "lr": 0.05, "momentum": 0.9, "weight_decay": 0.01}, mode="ssp", staleness=1),
     "sgd-ssp-4": curve({"name": "sgd", "lr": 0.05}, {"name": "cosine", "warmup_steps": 5}, mode="ssp", staleness=4,
@@ -144,36 +147,47 @@ def train(weir, case):
     return {"train": case, "losses": losses, "rates": rates, "average": average}
 
 
-def train_replica(network, case, batches, first):
-    """From the network's weights, with an optimizer of its own. batches: of each step from `first` on."""
+def train_replica(network, case, batches, first, kept):
+    """From the network's weights, with an optimizer of its own. batches: of each step from `first` on. kept: what it begins
+    with, by parameter, if not anew. Returns the losses and what it keeps."""
     optimizer = make_optimizer(network, case)
     bases = [group["lr"] for group in optimizer.param_groups]
     losses = []
+    for parameter, values in (kept or {}).items():
+        optimizer.state[parameter] = {name: value.clone() for name, value in values.items()}
     for i, batch in enumerate(batches):
         set_step(optimizer, case, bases, first + i)
         losses.append(take_step(network, optimizer, case, *batch))
-    return losses
+    return losses, optimizer.state
+
+
+def mean_of(states):
+    return {parameter: {name: sum(state[parameter][name] for state in states) / len(states) for name in values}
+            for parameter, values in states[0].items()}
 
 
 def train_locally(network, case, images, labels):
     """DiLoCo (Douillard et al., 2023), algorithm 1: what the replicas move by on average, turned round, is a gradient of
-    the outer optimizer."""
+    the outer optimizer. Where inner_state is kept, replicas begin with the mean of what their optimizers kept."""
     local, share = case["local"], BATCH // case["local"]["replicas"]
     outer = torch.optim.SGD(network.parameters(), **local.get("outer", {"lr": 0.7, "momentum": 0.9, "nesterov": True}))
-    losses = []
+    losses, kept = [], None
     for first in range(0, STEPS, local["inner_steps"]):
         steps = range(first, min(first + local["inner_steps"], STEPS))
         start = [weight.detach().clone() for weight in network.parameters()]
-        moved, seen = [torch.zeros_like(weight) for weight in start], []
+        moved, seen, states = [torch.zeros_like(weight) for weight in start], [], []
         for replica in range(local["replicas"]):
             places = [slice(step * BATCH + replica * share, step * BATCH + (replica + 1) * share) for step in steps]
-            seen.append(train_replica(network, case, [(images[place], labels[place]) for place in places], first))
+            of_replica, state = train_replica(network, case, [(images[place], labels[place]) for place in places], first, kept)
+            seen.append(of_replica)
+            states.append(state)
             for total, weight, begin in zip(moved, network.parameters(), start):
                 total += (begin - weight.detach()) / local["replicas"]
                 weight.data.copy_(begin)
         for weight, total in zip(network.parameters(), moved):
             weight.grad = total
         outer.step()
+        kept = mean_of(states) if local.get("inner_state") == "kept" else None
         losses += [sum(of_step) / len(of_step) for of_step in zip(*seen)]
     return losses
 

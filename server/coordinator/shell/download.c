@@ -4,6 +4,7 @@
 
 #include "common/base/log.h"
 #include "common/base/message.h"
+#include "common/optim/trained_model.h"
 #include "model/model.h"
 #include "server/coordinator/messages/info.h"
 #include "server/coordinator/messages/layout.h"
@@ -199,11 +200,11 @@ static void layout_task_run(struct task *task) {
     err_set(&err, ERR_UNAVAILABLE, "the coordinator is stopping");
   else if (!file && checkpoint_blob(layout->shell->store, layout->model_sha256, &read, &err) == 0)
     file = read;
-  if (!err.code && model_open(&(struct model_source){.onnx = file->data,
-                                                     .size_bytes = file->size_bytes,
-                                                     .spec = layout->spec,
-                                                     .samples = train->batch / train->microbatches},
-                              &model, &err) == 0)
+  if (!err.code && trained_model_open(&(struct model_source){.onnx = file->data,
+                                                             .size_bytes = file->size_bytes,
+                                                             .spec = layout->spec,
+                                                             .samples = train->batch / train->microbatches},
+                                      &model, &err) == 0)
     layout_fill(model, &layout->arena, &layout->layout, &err);
   if (!err.code)
     rpc_call_send(layout->call, &layout->layout, NULL); /* unless the client is gone */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/agree/plan.h"
+#include "common/optim/trained_model.h"
 #include "common/specs/spec_fork.h"
 #include "common/base/clock.h"
 #include "common/base/limits.h"
@@ -228,7 +229,8 @@ static int find_layout(struct forking *forking) {
   Weir__RunSpec *was = spec_copy(layout_of_base(forking));
   Weir__RunSpec *now = spec_copy(forking->spec);
   if (update_rules_settle(was->train, &forking->err) == 0 &&
-      update_rules_settle(now->train, &forking->err) == 0) {
+      update_rules_settle(now->train, &forking->err) == 0 &&
+      update_rules_check_kept(was->train, now->train, &forking->err) == 0) {
     bool are_alike = update_rules_keep_alike(was->train, now->train);
     forking->slots_step = !are_alike ? forking->base.step
                           : manifest ? manifest->slots_step
@@ -262,11 +264,11 @@ static int check_model(struct forking *forking) {
   if (checkpoint_blob(forking->shell->store,
                       *record->outline_sha256 ? record->outline_sha256 : record->model_sha256, &file,
                       &forking->err) == 0 &&
-      model_open(&(struct model_source){.onnx = file->data,
-                                        .size_bytes = file->size_bytes,
-                                        .spec = forking->spec,
-                                        .samples = train->batch / train->microbatches},
-                 &model, &forking->err) == 0 &&
+      trained_model_open(&(struct model_source){.onnx = file->data,
+                                                .size_bytes = file->size_bytes,
+                                                .spec = forking->spec,
+                                                .samples = train->batch / train->microbatches},
+                         &model, &forking->err) == 0 &&
       model_cuts_find(model, forking->spec, &wanted, &cuts, &forking->err) == 0 &&
       model->n_blocks != record->n_block_elems)
     err_set(&forking->err, ERR_CORRUPT, "the checkpoint has %zu blocks, the model %u", record->n_block_elems,

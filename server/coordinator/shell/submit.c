@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/limits.h"
 #include "common/base/message.h"
+#include "common/optim/trained_model.h"
 #include "common/settle/spec_settle.h"
 #include "common/sweep/sweep_spec.h"
 #include "model/model.h"
@@ -307,7 +308,7 @@ static int model_check(struct upload *upload, uint32_t i) {
   if (!spec)
     return upload->err.code;
   source.samples = spec->train->batch / spec->train->microbatches;
-  if (model_open(&source, &model, &upload->err) == 0) {
+  if (trained_model_open(&source, &model, &upload->err) == 0) {
     of->parameters = model->param_elems;
     of->multiply_adds = model_multiply_adds(model, source.samples);
     of->n_blocks = model->n_blocks;

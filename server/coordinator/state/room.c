@@ -15,12 +15,7 @@ enum { GRADIENTS = 8, BLOCK_ELEMS_MAX = 65536 };
 /* Values that are kept of a weight, of the group that keeps most. */
 static uint64_t kept_values(const Weir__RunSpec *spec) {
   struct update_rule rule = update_rule_of_servers(spec->train);
-  uint64_t most = 0;
-  for (uint32_t group = 0; rule.optimizer && group <= rule.options->n_groups; group++) {
-    uint64_t slots = rule.optimizer->slots(update_rule_group(&rule, group));
-    most = slots > most ? slots : most;
-  }
-  return most + (spec->train->average != NULL);
+  return update_rule_slots_most(&rule) + (spec->train->average != NULL);
 }
 
 /* The versions that the mode keeps, and the one that is made. */

@@ -34,6 +34,19 @@ static void init_rounds(struct hosted_block *block) {
   }
 }
 
+/* What the optimizer of inner steps begins with. */
+static void begin_kept(struct hosted_block *block, const struct block *shape) {
+  const Weir__TrainSpec *train = block->run->spec->train;
+  struct update_rule rule = update_rule_of_steps(train);
+  float *values;
+  if (!rule.optimizer->init_slots)
+    return;
+  values = mem_new((size_t)update_rule_kept(train, shape->group) * block->elems * sizeof *values);
+  rule.optimizer->init_slots(update_rule_group(&rule, shape->group), block->elems, values);
+  memcpy(block->current->data, values + (size_t)shape->kept_n * block->elems, block->current->size_bytes);
+  free(values);
+}
+
 int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const struct model *model,
                       uint32_t index, struct err *err) {
   const struct block *shape = &model->blocks[index];
@@ -47,9 +60,9 @@ int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const 
   if (block->kind == BLOCK_STATISTICS) {
     if (init_statistics(block, model, err))
       return err->code;
-  } else {
-    if (!run->mode.def->applies_units)
-      init_rounds(block);
+  } else if (!run->mode.def->applies_units)
+    init_rounds(block);
+  if (block->kind == BLOCK_PARAMETERS) {
     block->options = update_rule_group(&run->rule, shape->group);
     if (hosted_block_init_update(block, model, err))
       return err->code;
@@ -60,6 +73,8 @@ int hosted_block_init(struct hosted_block *block, struct hosted_run *run, const 
   if (hosted_block_allocate(block, err))
     return err->code;
   model_initial_block(model, index, block->current->data);
+  if (block->kind == BLOCK_KEPT)
+    begin_kept(block, shape);
   hosted_block_begin(block);
   return 0;
 }
@@ -420,7 +435,7 @@ void hosted_block_arm(struct hosted_block *block, struct snapshot *snapshot) {
 
 void hosted_block_count(struct hosted_block *block, bool is_push, bool is_shared) {
   struct traffic *traffic = &block->run->traffic;
-  if (block->kind != BLOCK_PARAMETERS)
+  if (block->kind == BLOCK_STATISTICS)
     return;
   __atomic_fetch_add(is_push ? &traffic->gradients : &traffic->weights, 1, __ATOMIC_RELAXED);
   __atomic_fetch_add(is_push ? &traffic->gradient_bytes : &traffic->weight_bytes,

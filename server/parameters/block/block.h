@@ -149,6 +149,9 @@ int hosted_block_reserve(struct hosted_block *block, struct err *err);
    optimizer; now, or when the totals are there that it takes. Errors: INVALID, now and for every part that
    still comes, where sums are not finite. */
 int hosted_block_complete(struct hosted_block *block, struct err *err);
+/* The round of what is kept is complete: the next version is the mean over the replicas, which is their
+   parts' sum. */
+void hosted_block_complete_kept(struct hosted_block *block);
 /* The next version becomes the newest; who waited for it is answered. */
 void hosted_block_advance(struct hosted_block *block);
 /* True if the present version waits for an evaluation's rows here. */

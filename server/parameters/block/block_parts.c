@@ -50,7 +50,7 @@ static int block_judge(const struct hosted_block *block, const struct part *part
 /* Only a part whose values are sound, or that is covered by one whose values were, proves anything; one that
    is refused must not. */
 static int block_take(struct hosted_block *block, const struct part *part, struct err *err) {
-  int code = block->kind == BLOCK_PARAMETERS
+  int code = block->kind != BLOCK_STATISTICS
                  ? round_add(&hosted_block_round(block, part->step)->parts, part, err)
                  : statistics_add(hosted_block_statistics(block, part->step), part, err);
   if (code)
@@ -78,7 +78,7 @@ static bool block_is_evaluated(struct hosted_block *block, struct statistics *st
    does not wait for a hold. */
 static bool block_is_due(struct hosted_block *block) {
   bool is_complete;
-  if (block->kind == BLOCK_PARAMETERS)
+  if (block->kind != BLOCK_STATISTICS)
     is_complete = hosted_block_gradient(block) != NULL;
   else {
     struct statistics *statistics = hosted_block_statistics(block, block->version);
@@ -106,8 +106,10 @@ int hosted_block_make_versions(struct hosted_block *block, struct err *err) {
     uint64_t version = block->version;
     if (hosted_block_reserve(block, err))
       return err->code;
-    if (block->kind != BLOCK_PARAMETERS)
+    if (block->kind == BLOCK_STATISTICS)
       block_complete_rows(block);
+    else if (block->kind == BLOCK_KEPT)
+      hosted_block_complete_kept(block);
     else if (hosted_block_complete(block, err))
       return err->code;
     if (block->version == version) /* it waits for totals */

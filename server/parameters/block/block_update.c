@@ -185,6 +185,12 @@ static void block_make_version(struct hosted_block *block) {
   hosted_block_advance(block);
 }
 
+void hosted_block_complete_kept(struct hosted_block *block) {
+  memcpy(block->next->data, hosted_block_gradient(block), block->elems * sizeof(float));
+  block_end_round(block);
+  hosted_block_advance(block);
+}
+
 static bool block_phase_is_norm(const struct hosted_block *block) {
   return block->run->sums.has_norm && block->update.phase == 0;
 }

@@ -7,6 +7,7 @@
 #include "common/agree/spec.h"
 #include "common/agree/spec_program.h"
 #include "common/base/memory.h"
+#include "common/optim/trained_model.h"
 
 struct opened_model {
   char *sha256; /* of the file that was opened */
@@ -56,11 +57,11 @@ static int open_wanted(const struct model_wanted *wanted, struct opened_model **
   opened->spec = spec_copy(wanted->spec);
   opened->samples = wanted->samples;
   opened->size_bytes = file.size_bytes;
-  code = model_open(&(struct model_source){.onnx = file.bytes,
-                                           .size_bytes = file.size_bytes,
-                                           .spec = opened->spec,
-                                           .samples = opened->samples},
-                    &opened->model, err);
+  code = trained_model_open(&(struct model_source){.onnx = file.bytes,
+                                                   .size_bytes = file.size_bytes,
+                                                   .spec = opened->spec,
+                                                   .samples = opened->samples},
+                            &opened->model, err);
   free(file.bytes);
   if (code)
     opened_free(opened);

@@ -32,8 +32,8 @@ struct fixture *steps_fixture_new(const struct mode *mode, uint64_t steps) {
   struct err err = ERR_NONE;
   f->train.n_values = f->eval.n_values = 4;
   f->params[0] = (struct param){.name = "a", .elems = 3, .train_value = 1, .eval_value = 1};
-  f->blocks[0] = (struct block){BLOCK_PARAMETERS, 0, 3, 0};
-  f->blocks[1] = (struct block){BLOCK_STATISTICS, 0, METRICS, 0};
+  f->blocks[0] = (struct block){.kind = BLOCK_PARAMETERS, .begin = 0, .elems = 3};
+  f->blocks[1] = (struct block){.kind = BLOCK_STATISTICS, .begin = 0, .elems = METRICS};
   f->model = (struct model){.train = &f->train,
                             .eval = &f->eval,
                             .params = f->params,
@@ -41,6 +41,7 @@ struct fixture *steps_fixture_new(const struct mode *mode, uint64_t steps) {
                             .blocks = f->blocks,
                             .n_blocks = BLOCKS,
                             .n_param_blocks = 1,
+                            .n_summed_blocks = 1,
                             .param_elems = 3,
                             .row_elems = METRICS};
   block_map_init(&f->map, &f->model);

@@ -58,9 +58,11 @@ static void parameters_come_in_initializer_order(void **state) {
 
 static void blocks_cut_large_tensors_and_pack_small_neighbours(void **state) {
   static const struct block expected[] = {
-      {BLOCK_PARAMETERS, 0, 65536, 0},    {BLOCK_PARAMETERS, 65536, 65536, 0},
-      {BLOCK_PARAMETERS, 131072, 928, 0}, {BLOCK_PARAMETERS, 132000, 44, 0},
-      {BLOCK_STATISTICS, 0, METRICS, 0},
+      {.kind = BLOCK_PARAMETERS, .begin = 0, .elems = 65536},
+      {.kind = BLOCK_PARAMETERS, .begin = 65536, .elems = 65536},
+      {.kind = BLOCK_PARAMETERS, .begin = 131072, .elems = 928},
+      {.kind = BLOCK_PARAMETERS, .begin = 132000, .elems = 44},
+      {.kind = BLOCK_STATISTICS, .begin = 0, .elems = METRICS},
   };
   struct onnx_build build;
   struct model *model;

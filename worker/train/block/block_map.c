@@ -37,8 +37,8 @@ void block_map_init(struct block_map *map, const struct model *model) {
   for (int s = 0; s < model->n_statistics; s++) {
     const struct statistic *statistic = &model->statistics[s];
     if (statistic->eval_value >= 0)
-      map->eval_values[statistic->eval_value] =
-          block_range_find(model, model->n_param_blocks, model->n_blocks, statistic->begin, statistic->elems);
+      map->eval_values[statistic->eval_value] = block_range_find(
+          model, model->n_summed_blocks, model->n_blocks, statistic->begin, statistic->elems);
   }
 }
 

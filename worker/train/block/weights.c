@@ -13,7 +13,9 @@ enum block_state { BLOCK_EMPTY, BLOCK_CLAIMED, BLOCK_LANDED, BLOCK_FILLED };
 static bool set_init(struct weights_set *set, const struct model *model) {
   set->params = backend_pages_new(model->param_elems * sizeof(float));
   set->state = backend_pages_new(model->row_elems * sizeof(float));
-  if (!set->params || !set->state)
+  if (model->kept_elems)
+    set->kept = backend_pages_new(model->kept_elems * sizeof(float));
+  if (!set->params || !set->state || (model->kept_elems && !set->kept))
     return false;
   set->train_values = mem_new((size_t)model->train->n_values * sizeof *set->train_values);
   set->eval_values = mem_new((size_t)model->eval->n_values * sizeof *set->eval_values);
@@ -49,7 +51,8 @@ int weights_new(const struct model *model, uint32_t n_sets, struct weights **out
   if (!is_well) {
     weights_free(weights);
     return err_set(err, ERR_NO_MEMORY, "%u versions of the weights need %llu bytes", n_sets,
-                   (unsigned long long)((model->param_elems + model->row_elems) * n_sets * sizeof(float)));
+                   (unsigned long long)((model->param_elems + model->kept_elems + model->row_elems) * n_sets *
+                                        sizeof(float)));
   }
   *out = weights;
   return 0;
@@ -73,6 +76,7 @@ void weights_free(struct weights *weights) {
       weights->device_memory->free(weights->device, weights->sets[i].device_params);
     free(weights->sets[i].params);
     free(weights->sets[i].state);
+    free(weights->sets[i].kept);
     free(weights->sets[i].train_values);
     free(weights->sets[i].eval_values);
     free(weights->sets[i].blocks);
@@ -179,7 +183,9 @@ struct weights_set *weights_find(struct weights *weights, uint64_t version) {
 
 float *weights_landing(const struct weights *weights, const struct weights_set *set, uint32_t block) {
   const struct block *range = &weights->model->blocks[block];
-  return (range->kind == BLOCK_PARAMETERS ? set->params : set->state) + range->begin;
+  float *const vectors[] = {
+      [BLOCK_PARAMETERS] = set->params, [BLOCK_KEPT] = set->kept, [BLOCK_STATISTICS] = set->state};
+  return vectors[range->kind] + range->begin;
 }
 
 /* Whether it is read elsewhere than where it lands. */

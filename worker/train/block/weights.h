@@ -25,6 +25,7 @@ struct weights_set {
   float *params;     /* f32[param_elems] */
   float *device_params;       /* f32[param_elems]; NULL: there is none */
   float *state;               /* f32[row_elems] */
+  float *kept;                /* f32[kept_elems]; NULL: nothing is kept */
   const float **train_values; /* by value of the train graph: where a parameter is read, else NULL */
   const float **eval_values;  /* by value of the eval graph: also running statistics */
   uint8_t *blocks;            /* [n_blocks]: empty, claimed, landed, filled */

@@ -200,7 +200,7 @@ void executor_deliver_placed(struct executor *executor, int p) {
 void executor_deliver_row(struct executor *executor) {
   const struct model *model = executor->run->loaded.model;
   const struct task *task = executor->task;
-  for (uint32_t b = model->n_param_blocks; b < model->n_blocks && !task->is_dropped; b++)
+  for (uint32_t b = model->n_summed_blocks; b < model->n_blocks && !task->is_dropped; b++)
     executor_deliver_block(executor, b, task->row + model->blocks[b].begin, "the statistics row");
 }
 

@@ -148,7 +148,7 @@ static void eval_push(struct executor *executor) {
   struct run *run = executor->run;
   struct task *task = executor->task;
   struct evaluation *evaluation = task->evaluation;
-  uint32_t block = run->loaded.model->n_param_blocks; /* begins with the metrics */
+  uint32_t block = run->loaded.model->n_summed_blocks; /* begins with the metrics */
   float *row = evaluation->row->data;
   bool is_finite = true;
   for (int m = 0; m < METRICS; m++)

@@ -86,7 +86,9 @@ static void deliver(struct executor *executor) {
   part = mem_new(most * sizeof *part);
   for (uint32_t b = 0; b < model->n_blocks && !task->is_dropped; b++) {
     replica_part(run->replica, b, part);
-    executor_deliver_block(executor, b, part, "what a replica's weights moved by");
+    executor_deliver_block(executor, b, part,
+                           model->blocks[b].kind == BLOCK_KEPT ? "what a replica's optimizer keeps"
+                                                               : "what a replica's weights moved by");
   }
   free(part);
 }

@@ -26,7 +26,7 @@ void executors_share_blocks(struct run *run) {
   riders_find_owners(model, &run->map, &run->cuts, owners);
   for (uint32_t b = 0; b < model->n_blocks; b++)
     run->roles[b] = is_whole || (owners[b] >= part->first && owners[b] <= part->last) ? BLOCK_OWNED
-                    : b >= model->n_param_blocks                                      ? BLOCK_HELD
+                    : b >= model->n_summed_blocks                                     ? BLOCK_HELD
                                                                                       : BLOCK_ABSENT;
   for (int p = 0; p < model->n_params && !is_whole; p++) {
     struct block_range range = run->map.params[p];

@@ -14,10 +14,11 @@ struct replica {
   uint32_t share; /* microbatches of each replica */
   struct weights_set *set;
   struct reducer *reducer;
-  bool *mine;                   /* [microbatches] that are the replica's */
-  struct buffer **sums;         /* [n_param_blocks] of the present step's gradients; NULL: not there yet */
-  float **slots;                /* [n_param_blocks] what the optimizer keeps; NULL: nothing */
-  double square;                /* of all gradients, where they are clipped by their norm */
+  bool *mine;           /* [microbatches] that are the replica's */
+  struct buffer **sums; /* [n_param_blocks] of the present step's gradients; NULL: not there yet */
+  float **slots;        /* [n_param_blocks] what the optimizer keeps; NULL: nothing. The set's where */
+  bool keeps_slots;     /* it is handed on to the next version */
+  double square;        /* of all gradients, where they are clipped by their norm */
   struct frozen_ranges *frozen; /* [n_param_blocks] */
   float *momenta;               /* f32[row_elems] of running statistics */
   float *rows;                  /* f32[share, row_elems] of the present step */
@@ -41,15 +42,30 @@ static size_t slot_elems(const struct update_rule *rule, const struct block *blo
   return (size_t)rule->optimizer->slots(update_rule_group(rule, block->group)) * block->elems;
 }
 
-uint64_t replica_state_bytes(const struct model *model, const Weir__TrainSpec *train) {
+uint64_t replica_state_bytes(const struct model *model, const Weir__TrainSpec *train, uint32_t n_sets) {
   struct update_rule rule = update_rule_of_steps(train);
   uint64_t bytes = 0;
+  if (model->kept_elems)
+    return model->kept_elems * n_sets * sizeof(float);
   for (uint32_t b = 0; b < model->n_param_blocks; b++)
     bytes += slot_elems(&rule, &model->blocks[b]) * sizeof(float);
   return bytes;
 }
 
+/* Of a parameter block they are one behind the other in the set, too. */
+static void find_slots(struct replica *replica) {
+  const struct model *model = replica->options.model;
+  for (uint32_t b = model->n_param_blocks; b < model->n_summed_blocks; b++)
+    if (model->blocks[b].kept_n == 0)
+      replica->slots[model->blocks[b].kept_of] = replica->set->kept + model->blocks[b].begin;
+}
+
 static bool make_slots(struct replica *replica) {
+  replica->keeps_slots = replica->options.model->kept_elems > 0;
+  if (replica->keeps_slots) {
+    find_slots(replica);
+    return true;
+  }
   for (uint32_t b = 0; b < replica->options.model->n_param_blocks; b++) {
     size_t elems = slot_elems(&replica->rule, &replica->options.model->blocks[b]);
     if (elems && !(replica->slots[b] = malloc(elems * sizeof(float))))
@@ -86,7 +102,7 @@ int replica_new(const struct replica_options *options, struct replica **out, str
   replica->metrics = mem_new((size_t)options->plan->inner_steps * METRICS * sizeof(float));
   replica->reducer = reducer_new(&(struct reducer_options){.microbatches = options->plan->microbatches,
                                                            .blocks = model->n_blocks,
-                                                           .summed_blocks = model->n_param_blocks,
+                                                           .summed_blocks = model->n_summed_blocks,
                                                            .drop = drop_sum,
                                                            .user = replica});
   for (uint32_t b = 0; b < model->n_param_blocks; b++)
@@ -95,7 +111,7 @@ int replica_new(const struct replica_options *options, struct replica **out, str
   if (!make_slots(replica)) {
     replica_free(replica);
     return err_set(err, ERR_NO_MEMORY, "no memory for what the optimizer keeps of a replica: %llu bytes",
-                   (unsigned long long)replica_state_bytes(model, options->train));
+                   (unsigned long long)replica_state_bytes(model, options->train, 1));
   }
   *out = replica;
   return 0;
@@ -114,7 +130,8 @@ void replica_free(struct replica *replica) {
   drop_sums(replica);
   reducer_free(replica->reducer);
   for (uint32_t b = 0; b < replica->options.model->n_param_blocks; b++) {
-    free(replica->slots[b]);
+    if (!replica->keeps_slots)
+      free(replica->slots[b]);
     frozen_ranges_fini(&replica->frozen[b]);
   }
   free(replica->mine);
@@ -234,7 +251,7 @@ static void block_begin(struct replica *replica, uint32_t block) {
   const struct block *of = &replica->options.model->blocks[block];
   memcpy(block_of(replica, replica->set, block), block_of(replica, replica->start, block),
          of->elems * sizeof(float));
-  if (of->kind != BLOCK_PARAMETERS || !replica->slots[block])
+  if (of->kind != BLOCK_PARAMETERS || !replica->slots[block] || replica->keeps_slots)
     return;
   memset(replica->slots[block], 0, slot_elems(&replica->rule, of) * sizeof(float));
   if (optimizer->init_slots)
@@ -252,7 +269,8 @@ static void find_norm(struct replica *replica) {
   }
 }
 
-/* By the code that servers run in other modes, in place; the optimizer counts from the replica's begin. */
+/* By the code that servers run in other modes, in place; the optimizer counts from where what it keeps began.
+ */
 static void block_update(struct replica *replica, uint32_t block) {
   const struct update_rule *rule = &replica->rule;
   const Weir__OptimizerSpec *group = group_of(replica, block);
@@ -260,7 +278,7 @@ static void block_update(struct replica *replica, uint32_t block) {
   uint64_t steps = replica->options.plan->steps;
   float *weights = block_of(replica, replica->set, block), *grad = (float *)replica->sums[block]->data;
   struct step_options own;
-  struct optimizer_update update = {.step = replica->step - replica->first_step,
+  struct optimizer_update update = {.step = replica->step - (replica->keeps_slots ? 0 : replica->first_step),
                                     .lr = update_rule_lr(rule, group->lr, replica->step, steps),
                                     .elems = elems,
                                     .weights = weights,
@@ -303,7 +321,7 @@ void replica_do(struct replica *replica, const struct replica_job *job) {
     find_norm(replica);
   else if (job->index < replica->options.model->n_param_blocks)
     block_update(replica, job->index);
-  else
+  else if (job->index >= replica->options.model->n_summed_blocks)
     rows_merge(replica, job->index);
 }
 
@@ -313,9 +331,9 @@ void replica_part(const struct replica *replica, uint32_t block, float *out) {
   const struct block *of = &model->blocks[block];
   const float *start = block_of(replica, replica->start, block),
               *end = block_of(replica, replica->set, block);
-  if (block < model->n_param_blocks) {
+  if (block < model->n_summed_blocks) {
     for (uint32_t i = 0; i < of->elems; i++)
-      out[i] = (start[i] - end[i]) / (float)plan->replicas;
+      out[i] = (of->kind == BLOCK_KEPT ? end[i] : start[i] - end[i]) / (float)plan->replicas;
     return;
   }
   memcpy(out, end, of->elems * sizeof *out);

@@ -38,8 +38,8 @@ struct replica_job {
 /* What options refer to outlives it. Errors: NO_MEMORY. */
 int replica_new(const struct replica_options *options, struct replica **out, struct err *err);
 void replica_free(struct replica *replica); /* NULL is ignored */
-/* Of what the optimizer keeps. */
-uint64_t replica_state_bytes(const struct model *model, const Weir__TrainSpec *train);
+/* Of what the optimizer keeps: of the replica alone, or where it is handed on, of each of n_sets. */
+uint64_t replica_state_bytes(const struct model *model, const Weir__TrainSpec *train, uint32_t n_sets);
 
 /* The replica `index` takes `n_steps` steps from `step` on. start: of that version, complete, and kept until
    replica_end. None is under way. */
@@ -65,7 +65,8 @@ struct reducer *replica_reducer(struct replica *replica);
 void replica_receive(struct replica *replica, uint32_t block, uint32_t microbatch, struct buffer *buffer);
 
 /* What is pushed of a complete replica, f32[block_part_elems]: of a parameter block what its weights moved
-   by, turned round, as a share of the mean over all replicas; of another one its row. Without the lock. */
+   by, turned round, as a share of the mean over all replicas; of what is kept likewise a share of the mean;
+   of a statistics block its row. Without the lock. */
 void replica_part(const struct replica *replica, uint32_t block, float *out);
 
 #endif

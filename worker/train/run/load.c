@@ -11,6 +11,7 @@
 #include "common/base/memory_available.h"
 #include "common/base/message.h"
 #include "common/modes/mode.h"
+#include "common/optim/trained_model.h"
 #include "common/settle/spec_settle.h"
 #include "model/stages/cuts.h"
 #include "worker/backend/plugin.h"
@@ -230,7 +231,7 @@ static int check_memory(const struct load_options *options, struct loaded *loade
                                .microbatch_samples = (uint64_t)loaded->plan.microbatch_samples};
   bool is_on_devices = options->devices && loaded->spec->workers->stages == 1; /* the whole model on each */
   if (mode_bounds(&mode).replica_sets)
-    memory.state_bytes = replica_state_bytes(loaded->model, loaded->spec->train);
+    memory.state_bytes = replica_state_bytes(loaded->model, loaded->spec->train, memory.versions);
   memory_estimate(loaded, &memory.model);
   keep_stages(options, loaded, &memory.model);
   memory.available_bytes = promises_open(options->promises, 0).bytes;
@@ -248,11 +249,11 @@ static int check_memory(const struct load_options *options, struct loaded *loade
 
 static int loaded_open_model(const struct load_options *options, const struct fetched_model *file,
                              struct loaded *loaded, struct err *err) {
-  if (model_open(&(struct model_source){.onnx = file->bytes,
-                                        .size_bytes = file->size_bytes,
-                                        .spec = loaded->spec,
-                                        .samples = loaded->plan.microbatch_samples},
-                 &loaded->model, err))
+  if (trained_model_open(&(struct model_source){.onnx = file->bytes,
+                                                .size_bytes = file->size_bytes,
+                                                .spec = loaded->spec,
+                                                .samples = loaded->plan.microbatch_samples},
+                         &loaded->model, err))
     return err->code;
   return check_memory(options, loaded, err);
 }

@@ -158,7 +158,7 @@ void steps_join(struct run *run, uint64_t step) {
     run->reducers[i] = reducer_new(
         &(struct reducer_options){.microbatches = plan_units(&run->loaded.plan),
                                   .blocks = run->loaded.model->n_blocks,
-                                  .summed_blocks = adds_parts(run) ? run->loaded.model->n_param_blocks : 0,
+                                  .summed_blocks = adds_parts(run) ? run->loaded.model->n_summed_blocks : 0,
                                   .roles = run->roles,
                                   .send = on_send,
                                   .drop = on_drop,

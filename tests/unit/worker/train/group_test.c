@@ -211,6 +211,7 @@ static void plan_fixture_init(struct plan_fixture *f, const uint32_t *elems, con
                             .n_params = n,
                             .blocks = f->blocks,
                             .n_param_blocks = (uint32_t)n,
+                            .n_summed_blocks = (uint32_t)n,
                             .n_blocks = (uint32_t)n};
   f->map.params = f->ranges;
 }
@@ -254,7 +255,7 @@ static void a_block_that_parameters_share_is_complete_with_the_last_of_them(void
   plan_fixture_init(&f, elems, producers, 3);
   f.ranges[0] = f.ranges[1] = (struct block_range){0, 1};
   f.ranges[2] = (struct block_range){1, 2};
-  f.model.n_param_blocks = 2;
+  f.model.n_param_blocks = f.model.n_summed_blocks = 2;
   bucket_plan_init(&plan, &f.model, &f.map, 1, BUCKET_BYTES);
   assert_int_equal(plan.order[0], 1);
   assert_int_equal(plan.order[1], 0);

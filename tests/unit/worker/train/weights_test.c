@@ -50,6 +50,7 @@ static int setup(void **state) {
                             .blocks = f->blocks,
                             .n_blocks = 4,
                             .n_param_blocks = 3,
+                            .n_summed_blocks = 3,
                             .param_elems = 15,
                             .row_elems = METRICS + 2};
   block_map_init(&f->map, &f->model);
@@ -156,7 +157,7 @@ static void of_parameters_the_pages_of_what_is_held_are_pinned(void **state) {
   }
   weights_free(f->weights);
   f->model.blocks = blocks;
-  f->model.n_blocks = f->model.n_param_blocks = 5;
+  f->model.n_blocks = f->model.n_param_blocks = f->model.n_summed_blocks = 5;
   f->model.param_elems = begin;
   assert_int_equal(weights_new(&f->model, 2, &f->weights, &err), 0);
   weights_hold(f->weights, roles);

@@ -1,6 +1,7 @@
 """The modes beside each other, `make bench PARTS=modes`: samples/s with a worker that freezes now and then, and over a slow link,
 with what travels over it."""
 import heapq
+import os
 import re
 import selectors
 import socket
@@ -13,7 +14,7 @@ from harness import Cluster, Folder, Process, program, read_metrics, wait_for
 INNER = 20
 LOCAL = "  mode: local\n  local: {{replicas: 2, inner_steps: {}, inner_state: {}}}\n"
 MODES = {"sync": "", "ssp 1": late.mode(1), "ssp 4": late.mode(4), f"local, {INNER} steps": LOCAL.format(INNER, "reset"),
-         "the same, kept": LOCAL.format(INNER, "kept")}
+         "the same, kept": LOCAL.format(INNER, "kept"), "async": late.mode(late.ASYNC)}
 MBIT, DELAY_SECONDS = 50, 0.02
 CHUNK_BYTES = 16384
 STEPS, WARM_STEPS = 60, 20  # over the link; the first are not measured
@@ -113,7 +114,7 @@ def over_link(folder, number, mode):
                                      store=f"file://{folder.path}/link-{number}") as cluster:
         server, link.target = cluster.servers[0]
         for worker in range(2):
-            cluster.add_worker(node=f"far-{worker}")
+            cluster.add_worker(node=f"far-{worker}", env={**os.environ, "WEIR_SHM": "off"})
         with Process(program("weir"), "submit", spec, "--follow", "--metrics", metrics, "--coordinator",
                      cluster.address) as client:
             assert client.wait() == 0, client.output()

@@ -233,6 +233,17 @@ static inline int graph_execute(const struct backend_def *backend, const struct 
   return code;
 }
 
+/* Says why where it is not executed. */
+static inline bool graph_executes(const struct backend_def *backend, enum precision precision,
+                                  const void *const *inputs, struct outcome *outcome) {
+  struct backend_options options = {.precision = precision};
+  struct err err = ERR_NONE;
+  if (!graph_execute(backend, &options, inputs, outcome, &err))
+    return true;
+  printf("# %s\n", err.text);
+  return false;
+}
+
 static inline double element_at(enum dtype dtype, const void *data, int64_t i) {
   switch (dtype) {
   case DTYPE_F32:

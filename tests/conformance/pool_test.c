@@ -98,12 +98,7 @@ static void trial_fini(struct trial *trial) {
 
 static bool execute(const struct trial *trial, const struct backend_def *backend, enum precision precision,
                     struct outcome *outcome) {
-  struct backend_options options = {.precision = precision};
-  struct err err = ERR_NONE;
-  if (!graph_execute(backend, &options, (const void *const *)trial->data, outcome, &err))
-    return true;
-  printf("# %s\n", err.text);
-  return false;
+  return graph_executes(backend, precision, (const void *const *)trial->data, outcome);
 }
 
 static bool test_case(const struct backend_def *backend, int c, enum precision precision, bool is_alone) {

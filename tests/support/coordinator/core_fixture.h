@@ -9,6 +9,7 @@
 
 #include "common/agree/labels.h"
 #include "server/coordinator/core/core.h"
+#include "server/coordinator/quotas/quota.h"
 #include "tests/support/coordinator/told_seats.h"
 
 enum {
@@ -197,6 +198,10 @@ void member_drains(struct core_fixture *f, uint64_t key);
    number), with the fields of the fixture that are for runs submitted. Cancelling, pausing and resuming
    name the run; `at` is the step of a committed checkpoint, or 0: from the beginning. */
 void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t max);
+/* What an operator has written, which must be right. */
+struct quotas quotas_from(const char *const *texts, int n);
+/* A run of one worker, of a user of the tenant. */
+void tenant_submits(struct core_fixture *f, const char *id, const char *tenant);
 /* The same, of a fork that begins there, with its parent's data. */
 void user_forks_at(struct core_fixture *f, const char *id, const struct run_origin *origin, uint32_t min,
                    uint32_t max);

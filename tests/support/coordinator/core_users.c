@@ -100,6 +100,20 @@ void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t
   core_step(f, &event);
 }
 
+struct quotas quotas_from(const char *const *texts, int n) {
+  struct quotas quotas = {0};
+  struct err err = ERR_NONE;
+  for (int i = 0; i < n; i++)
+    if (quotas_add(&quotas, texts[i], &err))
+      fail_msg("%s", err.text);
+  return quotas;
+}
+
+void tenant_submits(struct core_fixture *f, const char *id, const char *tenant) {
+  f->tenant = tenant;
+  user_submits(f, id, 1, 1);
+}
+
 void user_forks_at(struct core_fixture *f, const char *id, const struct run_origin *origin, uint32_t min,
                    uint32_t max) {
   struct fork_terms terms;

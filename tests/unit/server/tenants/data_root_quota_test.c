@@ -17,15 +17,6 @@
 
 static const char A[] = "mlp-aaaaaa", B[] = "mlp-bbbbbb", C[] = "mlp-cccccc";
 
-static struct quotas quotas_from(const char *const *texts, int n) {
-  struct quotas quotas = {0};
-  struct err err = ERR_NONE;
-  for (int i = 0; i < n; i++)
-    if (quotas_add(&quotas, texts[i], &err))
-      fail_msg("%s", err.text);
-  return quotas;
-}
-
 static void a_data_root_has_the_tenants_name_where_it_was_given_with_stars(void **state) {
   static const char *const texts[] = {"vision:data_root=a..b/images,runs=1", "nlp:data_root=/srv/*/all-*",
                                       "audio:runs=1", "*:data_root=tenants/*"};
@@ -43,11 +34,6 @@ static void a_data_root_has_the_tenants_name_where_it_was_given_with_stars(void 
   assert_null(quota_data_root(NULL, "vision", &arena));
   arena_fini(&arena);
   quotas_fini(&quotas);
-}
-
-static void submits_for(struct core_fixture *f, const char *run, const char *tenant) {
-  f->tenant = tenant;
-  user_submits(f, run, 1, 1);
 }
 
 /* As when the file of them has changed. */
@@ -88,14 +74,14 @@ static void workers_are_told_the_data_root_of_a_runs_tenant(void **state) {
   f->coordinator->options.quotas = &quotas;
   server_joins(f, S1);
   confining_worker_joins(f, W1);
-  submits_for(f, A, "vision");
+  tenant_submits(f, A, "vision");
   assert_string_equal(told_data_root(f, W1), "tenants/vision");
   user_cancels(f, A);
-  submits_for(f, B, "nlp");
+  tenant_submits(f, B, "nlp");
   assert_string_equal(told_data_root(f, W1), "");
   quotas_become(f, &quotas, "nlp:data_root=elsewhere");
   user_cancels(f, B);
-  submits_for(f, C, "nlp");
+  tenant_submits(f, C, "nlp");
   assert_string_equal(told_data_root(f, W1), "elsewhere");
   quotas_fini(&quotas);
 }
@@ -107,7 +93,7 @@ static void a_worker_that_confines_no_run_is_given_none_of_a_tenant_with_a_data_
   f->coordinator->options.quotas = &quotas;
   server_joins(f, S1);
   worker_joins(f, W1, 1);
-  submits_for(f, A, "vision");
+  tenant_submits(f, A, "vision");
   assert_state(f, A, WEIR__RUN_STATE__QUEUED);
   assert_string_equal(f->told[W1].load, "");
   assert_non_null(
@@ -116,11 +102,11 @@ static void a_worker_that_confines_no_run_is_given_none_of_a_tenant_with_a_data_
              "below its tenant's data_root: a newer weir-worker is needed"));
   confining_worker_joins(f, W2);
   assert_string_equal(f->told[W2].load, A);
-  submits_for(f, B, "nlp");
+  tenant_submits(f, B, "nlp");
   assert_string_equal(f->told[W1].load, B);
   user_cancels(f, B);
   quotas_become(f, &quotas, "*:data_root=*");
-  submits_for(f, C, "nlp");
+  tenant_submits(f, C, "nlp");
   assert_state(f, C, WEIR__RUN_STATE__QUEUED);
   quotas_become(f, &quotas, "vision:runs=9");
   assert_string_equal(f->told[W1].load, C);

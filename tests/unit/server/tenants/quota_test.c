@@ -22,15 +22,6 @@ enum { W3 = 5 };
 
 static const char A[] = "mlp-aaaaaa", B[] = "mlp-bbbbbb", C[] = "mlp-cccccc";
 
-static struct quotas quotas_from(const char *const *texts, int n) {
-  struct quotas quotas = {0};
-  struct err err = ERR_NONE;
-  for (int i = 0; i < n; i++)
-    if (quotas_add(&quotas, texts[i], &err))
-      fail_msg("%s", err.text);
-  return quotas;
-}
-
 static void quotas_are_of_a_tenant_or_of_each_that_has_none(void **state) {
   static const char *const texts[] = {"vision:runs=4,executors=8,memory=8GB,store=1GiB,uploads=2,"
                                       "downloads=3,verifications=1",
@@ -102,11 +93,6 @@ static void a_refusal_says_which_quota_how_much_is_used_and_what_to_do(void **st
   quotas_fini(&quotas);
 }
 
-static void submits_for(struct core_fixture *f, const char *run, const char *tenant) {
-  f->tenant = tenant;
-  user_submits(f, run, 1, 1);
-}
-
 static int admit(struct core_fixture *f, const char *tenant, struct quota_demand demand) {
   struct err err = ERR_NONE;
   return quota_admit(f->coordinator, tenant, &demand, &err);
@@ -118,7 +104,7 @@ static void live_runs_their_memory_and_what_they_store_count_for_their_tenant(vo
   struct core_fixture *f = *state;
   uint64_t memory;
   f->coordinator->options.quotas = &quotas;
-  submits_for(f, RUN, "vision");
+  tenant_submits(f, RUN, "vision");
   memory = quota_used(f->coordinator, "vision", QUOTA_MEMORY);
   assert_int_equal(quota_used(f->coordinator, "vision", QUOTA_RUNS), 1);
   assert_int_equal(quota_used(f->coordinator, "vision", QUOTA_STORE), 1000); /* of its model */
@@ -129,13 +115,13 @@ static void live_runs_their_memory_and_what_they_store_count_for_their_tenant(vo
                    ERR_QUOTA);
   assert_int_equal(admit(f, "vision", (struct quota_demand){.model = "feed", .model_bytes = 2001}), 0);
   assert_int_equal(admit(f, "vision", (struct quota_demand){.checkpoint_bytes = 2001}), ERR_QUOTA);
-  submits_for(f, B, "vision");
+  tenant_submits(f, B, "vision");
   assert_int_equal(quota_used(f->coordinator, "vision", QUOTA_STORE), 1000); /* one file */
   assert_int_equal(admit(f, "vision", (struct quota_demand){0}), ERR_QUOTA);
   assert_int_equal(admit(f, "nlp", (struct quota_demand){0}), 0);
   user_cancels(f, B);
   assert_int_equal(admit(f, "vision", (struct quota_demand){0}), 0);
-  submits_for(f, C, "vision");
+  tenant_submits(f, C, "vision");
   {
     struct err err = ERR_NONE;
     assert_int_equal(quota_admit_again(f->coordinator, B, &err), ERR_QUOTA);
@@ -180,17 +166,17 @@ static void executors_beyond_the_quota_are_for_others_and_the_queue_says_why(voi
   server_joins(f, S1);
   for (uint64_t key = W1; key <= W3; key++)
     worker_joins(f, key, 1);
-  submits_for(f, A, "vision");
-  submits_for(f, B, "vision");
+  tenant_submits(f, A, "vision");
+  tenant_submits(f, B, "vision");
   assert_string_equal(f->told[W1].load, A);
   assert_string_equal(f->told[W2].load, B);
-  submits_for(f, C, "vision");
+  tenant_submits(f, C, "vision");
   assert_state(f, C, WEIR__RUN_STATE__QUEUED);
   assert_string_equal(info_of_run(f, C).message,
                       "waiting for workers: 0 of 1; the quota of the tenant 'vision' is executors=2, and its "
                       "runs have 2; mlp-aaaaaa has 1; mlp-bbbbbb has 1");
   assert_string_equal(f->told[W3].load, "");
-  submits_for(f, "mlp-dddddd", "nlp");
+  tenant_submits(f, "mlp-dddddd", "nlp");
   assert_string_equal(f->told[W3].load, "mlp-dddddd");
   user_cancels(f, A);
   assert_string_equal(f->told[W1].load, C);
@@ -220,11 +206,11 @@ static void a_quota_that_grows_or_shrinks_is_gone_by(void **state) {
   f->coordinator->options.quotas = &quotas;
   server_joins(f, S1);
   worker_joins(f, W1, 4);
-  submits_for(f, A, "vision");
+  tenant_submits(f, A, "vision");
   worker_loads(f, W1, A);
   server_loads(f, S1, A);
   assert_int_equal(info_of_run(f, A).executors, 1);
-  submits_for(f, B, "vision");
+  tenant_submits(f, B, "vision");
   assert_state(f, B, WEIR__RUN_STATE__QUEUED);
   quotas_become(f, &quotas, "vision:executors=3");
   assert_string_equal(f->told[W1].load, B);
@@ -274,9 +260,9 @@ static void runs_of_a_tenant_share_a_worker_within_its_quota(void **state) {
   f->coordinator->options.quotas = &quotas;
   server_joins(f, S1);
   worker_joins(f, W1, 4);
-  submits_for(f, A, "vision");
-  submits_for(f, B, "vision");
-  submits_for(f, C, "vision");
+  tenant_submits(f, A, "vision");
+  tenant_submits(f, B, "vision");
+  tenant_submits(f, C, "vision");
   for (int i = 0; i < 2; i++) {
     worker_loads(f, W1, i ? B : A);
     server_loads(f, S1, i ? B : A);

@@ -72,7 +72,7 @@ def test_attention_of_whole_heads_is_fused():
 def test_attention_that_disagrees_with_ours_is_not_used():
     log = run_suite("fusion_test", "bf16", seed=14, least=8, settings={"WEIR_SIMULATED_ATTENTION": "wrong"})
     for attention_pass in "forward", "backward":
-        assert len(re.findall(f"warn worker attention_not_fused .*pass={attention_pass} .*differ by", log)) == 3, log
+        assert len(re.findall(f"warn worker attention_not_fused .*pass={attention_pass} .*differ by", log)) >= 3, log
 
 
 def test_attention_without_engines_goes_on_without_a_word():

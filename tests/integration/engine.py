@@ -3,15 +3,19 @@
 Nothing is pulled: the base image is made with debootstrap, from the mirror that this machine uses, and kept as
 build/compose/base.tar. Needs root and Debian's docker.io, docker-compose, iptables and debootstrap."""
 import atexit
+import contextlib
 import ctypes
 import fcntl
+import http.client
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import urllib.parse
 
 from harness import ROOT, Skip, wait_for
 
@@ -98,17 +102,17 @@ class Engine:
         self.attempt("network", "create", "trial")
         self.attempt("run", "--rm", "--network", "trial", BASE, "true")
         self.attempt("network", "rm", "trial")
-        self.base_bytes = self.inspect(BASE)["Size"]
+        self.base_bytes = self.image_bytes(BASE)
 
     def start(self):
-        socket = os.path.join(self.run_folder, "sock")
-        self.environment = dict(os.environ, DOCKER_HOST="unix://" + socket, PATH="/usr/bin:" + os.environ["PATH"],
-                                DOCKER_CONFIG=self.run_folder, DOCKER_BUILDKIT="0")
+        self.socket = os.path.join(self.run_folder, "sock")
+        self.environment = dict(os.environ, DOCKER_HOST="unix://" + self.socket, PATH="/usr/bin:" + os.environ["PATH"],
+                                DOCKER_CONFIG=self.run_folder, DOCKER_BUILDKIT="1", COMPOSE_DOCKER_CLI_BUILD="1")
         log = os.path.join(self.run_folder, "log")
         self.daemon = subprocess.Popen(
             ["dockerd", "--data-root", os.path.join(self.folder, "data"),
              "--exec-root", os.path.join(self.run_folder, "exec"), "-p", os.path.join(self.run_folder, "pid"),
-             "-H", "unix://" + socket, "--bridge=none", "--iptables=false", "--ip-forward=false", "--ip-masq=false",
+             "-H", "unix://" + self.socket, "--bridge=none", "--iptables=false", "--ip-forward=false", "--ip-masq=false",
              "--containerd-namespace", "weir-test", "--containerd-plugins-namespace", "weir-test-plugins"],
             stdin=subprocess.DEVNULL, stdout=open(log, "w"), stderr=subprocess.STDOUT, start_new_session=True,
             preexec_fn=end_with_parent, pass_fds=[self.lock.fileno()])  # locked until it has ended
@@ -134,8 +138,26 @@ class Engine:
         assert done.returncode == 0, f"docker {' '.join(arguments)}: {done.stderr[-2000:]}"
         return done.stdout.strip()
 
-    def inspect(self, thing):
-        return json.loads(self.docker("inspect", thing))[0]
+    def ask(self, what):
+        """What the engine answers to GET: a look by `docker` would cost a process, and one by `docker-compose` an interpreter."""
+        link = http.client.HTTPConnection("localhost")
+        link.sock = socket.socket(socket.AF_UNIX)
+        with contextlib.closing(link):
+            link.sock.connect(self.socket)
+            link.request("GET", what)
+            answer = link.getresponse()
+            said = json.load(answer)
+        assert answer.status == 200, f"{what}: {said}"
+        return said
+
+    def image_bytes(self, name):
+        return self.ask(f"/images/{name}/json")["Size"]
+
+    def containers(self, *labels):
+        """Those that have these labels, in any state."""
+        filters = urllib.parse.quote(json.dumps({"label": labels}))
+        return [self.ask(f"/containers/{container['Id']}/json")
+                for container in self.ask(f"/containers/json?all=1&filters={filters}")]
 
     def stop(self):
         if self.daemon and self.daemon.poll() is None:

@@ -142,8 +142,9 @@ class Compose:
         return done
 
     def containers(self, service=None):
-        return [self.engine.inspect(name) for name in self.compose("ps", "-q", *([service] if service else []))
-                .stdout.split()]
+        """Of services alone: not what `run` started."""
+        return self.engine.containers("com.docker.compose.oneoff=False",
+                                      *([f"com.docker.compose.service={service}"] if service else []))
 
     def healthy(self, service):
         return all(c["State"]["Running"] and c["State"].get("Health", {"Status": "healthy"})["Status"] == "healthy"
@@ -153,10 +154,8 @@ class Compose:
         """SIGKILL by the host: as when memory runs out, unlike `docker kill`, it is followed by a restart."""
         container = self.containers(service)[0]
         os.kill(container["State"]["Pid"], signal.SIGKILL)
-        wait_for(lambda: self.restarts(container["Id"]) > container["RestartCount"], f"{service} to be restarted")
-
-    def restarts(self, container):
-        return self.engine.inspect(container)["RestartCount"]
+        looked_at = f"/containers/{container['Id']}/json"
+        wait_for(lambda: self.engine.ask(looked_at)["RestartCount"] > container["RestartCount"], f"{service} to be restarted")
 
     def weir(self, *arguments):
         """JSON of a client command on the host, or None while nobody answers."""
@@ -244,7 +243,7 @@ BEGAN = time.monotonic()
 
 def test_the_image_adds_at_most_100_mb_to_its_base():
     compose = Compose.get()
-    added = compose.engine.inspect("weir")["Size"] - compose.engine.base_bytes
+    added = compose.engine.image_bytes("weir") - compose.engine.base_bytes
     note(f"images are built and up; weir adds {added / 1e6:.1f} MB to {compose.engine.base_bytes / 1e6:.1f} MB")
     assert added <= IMAGE_BYTES_MAX, added
 

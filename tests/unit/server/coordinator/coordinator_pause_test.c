@@ -211,6 +211,11 @@ static void a_wish_to_stop_outlives_the_coordinator(void **state) {
   ends_as_wished(f, WEIR__RUN_STATE__STOPPED);
 }
 
+static void lose_servers(Weir__RunRecord *record) {
+  while (record->n_servers > 0)
+    message_free(record->servers[--record->n_servers]);
+}
+
 /* The servers are gone, too: it is rolled back to its checkpoint, and is to pause there, or to stop soon. */
 static void a_wish_outlives_everybody(void **state) {
   struct core_fixture *f = *state;
@@ -221,7 +226,8 @@ static void a_wish_outlives_everybody(void **state) {
   user_stops(f, RUN);
   record = record_of(f);
   other = record_of(f);
-  record->n_servers = other->n_servers = 0;
+  lose_servers(record);
+  lose_servers(other);
   record->ending = WEIR__ENDING__PAUSING;
   coordinator_is_succeeded(f, RUN, record);
   assert_state(f, RUN, WEIR__RUN_STATE__PAUSED);

@@ -59,12 +59,12 @@ bool moments_init(struct moments *m, const dnnl_memory_desc_t *layout) {
   return m->block * m->repeats > 1;
 }
 
-/* Rows of one sample, from element `at` of each tensor on. */
+/* Rows of one sample, from element `at` of each tensor on. tail: elements of a last one, which is shorter. */
 struct rows {
   const void *x, *dy;
   void *dx;
   bool is_bf16;
-  int64_t at, n, step;
+  int64_t at, n, step, tail;
 };
 
 /* By place in a row: what is known of its channel. */
@@ -148,21 +148,26 @@ static INLINED void walk_samples(enum walk walk, const struct moments *m, struct
   for (int64_t s = 0; s < m->samples; s++, rows.at += m->sample_step, rest.at += m->sample_step)
     if (walk == WALK_SPREAD) {
       spread_rows(&rows, elems, &known);
-      if (m->rest)
-        spread_rows(&rest, m->rest, &known);
+      if (rows.tail)
+        spread_rows(&rest, rows.tail, &known);
     } else {
       add_rows(walk, rows, elems, &known, lanes);
-      if (m->rest)
-        add_rows(walk, rest, m->rest, &known, lanes);
+      if (rows.tail)
+        add_rows(walk, rest, rows.tail, &known, lanes);
     }
 }
 
-/* The usual numbers of elements are constants, for which loops become vectors. */
+/* The usual numbers of elements are constants, for which loops become vectors. Only where positions follow
+   each other, and rows have LANES, there is a rest. */
 static INLINED void walk_sized(enum walk walk, const struct moments *m, struct rows rows, int64_t elems,
                                struct lanes *lanes) {
-  if (elems == LANES)
+  if (elems == LANES) {
+    rows.tail = m->rest;
     walk_samples(walk, m, rows, LANES, lanes);
-  else if (elems == LANES_MAX)
+    return;
+  }
+  rows.tail = 0;
+  if (elems == LANES_MAX)
     walk_samples(walk, m, rows, LANES_MAX, lanes);
   else
     walk_samples(walk, m, rows, elems, lanes);

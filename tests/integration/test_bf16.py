@@ -8,8 +8,8 @@ import signal
 import subprocess
 
 from gate import Gate
-from harness import (PATIENCE, Cluster, Folder, Process, Skip, children_of, done_event, main, newest_step, program, wait_for,
-                     weir)
+from harness import (PATIENCE, Cluster, Folder, Process, Skip, children_of, done_event, kept, main, newest_step, program,
+                     wait_for, weir)
 
 # Convolutions, pools, batch norm and products of matrices, whose bf16 kernels all take part.
 MODEL = ("lenet", "--channels", "8,16", "--batch-norm", "--dropout", "0.25", "--seed", "3", "--hidden", "300,300")
@@ -54,6 +54,32 @@ def train(folder, spec, name, *options, **process):
     return done_event(folder.file(f"{name}/metrics.jsonl"))
 
 
+def transport(shm):
+    """An environment in which blocks go by socket ("off") or, where they can, by name in shared memory."""
+    return {**os.environ, "WEIR_SHM": shm}
+
+
+def shares_memory(folder, name):
+    """Whether servers found gradients in it, by what they log of a run at its end."""
+    logs = folder.file(f"{name}/logs")
+    texts = []
+    for log in os.listdir(logs):
+        with open(os.path.join(logs, log)) as file:
+            texts.append(file.read())
+    named = re.findall(r" shared_gradients=(\d+)", "\n".join(texts))
+    assert named, "no server says what became of the run"
+    return any(map(int, named))
+
+
+def undisturbed():
+    """The event that ends a run of one worker, whose blocks all go by socket."""
+    def make():
+        with Folder() as folder:
+            folder.model(*MODEL)
+            return train(folder, write_spec(folder, "bf16"), "calm", "--threads", 1, env=transport("off"))
+    return kept("bf16", make)
+
+
 def parameter_servers(training):
     """pids of those that a `weir train` has started."""
     def is_one(pid):
@@ -88,35 +114,66 @@ def test_stages_have_the_bits_of_the_uncut_program():
 
 def test_any_cluster_ends_in_the_same_weights():
     skip_without_bf16()
+    calm = undisturbed()
     with Folder() as folder:
         folder.model(*MODEL)
         spec = write_spec(folder, "bf16")
-        runs = {shape: train(folder, spec, "-".join(map(str, shape)), "--workers", shape[0], "--servers", shape[1],
-                             "--threads", shape[2]) for shape in ((1, 1, 1), (2, 2, 1), (1, 2, 3))}
-        hashes = {shape: run["weights_sha256"] for shape, run in runs.items()}
-        assert len(set(hashes.values())) == 1, hashes
+        for workers, servers, threads, shm in (1, 1, 3, "on"), (2, 3, 1, "off"), (3, 2, 1, "on"), (4, 3, 1, "on"), (4, 1, 1, "off"):
+            name = f"{workers}-{servers}-{threads}-{shm}"
+            done = train(folder, spec, name, "--workers", workers, "--servers", servers, "--threads", threads, env=transport(shm))
+            assert done["weights_sha256"] == calm["weights_sha256"], name
+            assert shares_memory(folder, name) == (shm == "on"), name
         whole = train(folder, write_spec(folder, "fp32"), "fp32")
-        assert whole["weights_sha256"] not in hashes.values(), "bf16 computes what fp32 does"
-        assert abs(whole["accuracy"] - runs[1, 1, 1]["accuracy"]) < 0.1, (whole, runs)
+        assert whole["weights_sha256"] != calm["weights_sha256"], "bf16 computes what fp32 does"
+        assert abs(whole["accuracy"] - calm["accuracy"]) < 0.1, (whole, calm)
 
 
-def test_kills_change_nothing():
+def test_a_transformer_too_ends_in_the_same_weights_on_any_cluster():
     skip_without_bf16()
     with Folder() as folder:
+        folder.model("vit", "--input", "1,28,28", "--classes", "10", "--patch", "7", "--width", "32", "--depth", "2", "--heads", "2",
+                     "--seed", "3")
+        folder.small_data(240, 12)
+        with open(folder.small_spec("vit.onnx", 5, 6, 6)) as file:
+            spec = folder.file("vit.yaml", file.read().replace("  seed: 3\n", "  seed: 3\n  precision: bf16\n"))
+        hashes = [train(folder, spec, f"{workers}-{shm}", "--workers", workers, "--servers", servers, "--threads", 1,
+                        env=transport(shm))["weights_sha256"] for workers, servers, shm in ((1, 1, "off"), (3, 2, "on"))]
+        assert len(set(hashes)) == 1, hashes
+
+
+def kill(victim, shm):
+    """Whether a worker or a server that dies in mid-run leaves no trace in the weights."""
+    skip_without_bf16()
+    calm = undisturbed()["weights_sha256"]
+    find = parameter_servers if victim == "server" else lambda pid: children_of(pid, "weir-worker")
+    with Folder() as folder:
         folder.model(*MODEL)
-        spec = write_spec(folder, "bf16")
-        calm = train(folder, spec, "calm")["weights_sha256"]
-        gate = Gate(folder)
-        for victim, find in ("worker", lambda pid: children_of(pid, "weir-worker")), ("server", parameter_servers):
-            gate.stop_at(10)
-            with Process(program("weir"), "train", spec, "--workers", 2, "--servers", 2, "--threads", 1, "--out",
-                         folder.file(victim), env=gate.environment) as training:
-                metrics = folder.file(f"{victim}/metrics.jsonl")
-                wait_for(lambda: newest_step(metrics) >= 5, "step 5")
-                os.kill(find(training.child.pid)[0], signal.SIGKILL)
-                gate.open()
-                assert training.wait() == 0, training.output()[-3000:]
-            assert done_event(metrics)["weights_sha256"] == calm, f"a {victim} that was killed changes the weights"
+        gate, metrics = Gate(folder), folder.file(f"{victim}/metrics.jsonl")
+        gate.stop_at(10)
+        with Process(program("weir"), "train", write_spec(folder, "bf16"), "--workers", 3, "--servers", 2, "--threads", 1, "--out",
+                     folder.file(victim), env={**gate.environment, "WEIR_SHM": shm}) as training:
+            wait_for(lambda: newest_step(metrics) >= 5, "step 5")
+            os.kill(find(training.child.pid)[0], signal.SIGKILL)
+            gate.open()
+            assert training.wait() == 0, training.output()[-3000:]
+        assert done_event(metrics)["weights_sha256"] == calm, f"a {victim} that was killed changes the weights"
+        assert shares_memory(folder, victim) == (shm == "on")
+
+
+def test_a_worker_that_is_killed_changes_nothing_on_sockets():
+    kill("worker", "off")
+
+
+def test_a_worker_that_is_killed_changes_nothing_in_shared_memory():
+    kill("worker", "on")
+
+
+def test_a_server_that_is_killed_changes_nothing_on_sockets():
+    kill("server", "off")
+
+
+def test_a_server_that_is_killed_changes_nothing_in_shared_memory():
+    kill("server", "on")
 
 
 def test_a_cpu_without_bf16_is_refused_with_what_it_has():

@@ -201,7 +201,12 @@ parity: deps-check ## models and exports beside PyTorch (downloads it; MODELS="g
 	@$(MAKE) --no-print-directory -j$$(nproc) all build/parity/.done
 	@$(if $(MODELS)$(FAMILIES),,build/parity/bin/python tests/parity/zoo.py $(B)/weir)
 	@$(if $(FAMILIES),,build/parity/bin/python tests/parity/train_models.py $(B)/weir $(MODELS))
+	@$(if $(MODELS)$(FAMILIES),,build/parity/bin/python tests/parity/distance.py $(B)/weir)
 	@$(if $(MODELS),,build/parity/bin/python tests/parity/families.py $(B)/weir $(FAMILIES) --results $(B)/families.jsonl)
+
+distance: deps-check ## fp32 and bf16 as near to float64 as PyTorch's own (downloads it; MODELS="gpt unet" alone; FULL=1: at full width)
+	@$(MAKE) --no-print-directory -j$$(nproc) all build/parity/.done
+	@build/parity/bin/python tests/parity/distance.py $(B)/weir $(MODELS) $(if $(FULL),--full --draws 1)
 
 compose-check: deps-check ## docker/compose.yaml in a private engine, whose containers are scaled and killed (as root)
 	@$(MAKE) --no-print-directory -j$$(nproc) all
@@ -262,7 +267,7 @@ help: ## this list
 clean: ## remove build/
 	rm -rf build
 
-.PHONY: all always tests deps deps-demo deps-check demo check check-quick fuzz parity compose-check conformance lint bench \
+.PHONY: all always tests deps deps-demo deps-check demo check check-quick fuzz parity distance compose-check conformance lint bench \
   chaos help clean
 .SECONDARY:
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)

@@ -2,7 +2,7 @@
 """`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
 the same run. With names of parts, only those: training, engine, optimizers, data, data-plane, checkpoints, collective,
 groups, turns, starts, fork, crowd, shares, coordinator, dashboard, tls, straggler, memory, recompute, pipeline, precision, forms;
-only by their names modes, late, late-accuracy, async-accuracy, search, trials, tune, sweep-stop, external, stage-memory, stage-death and
+only by their names modes, late, late-accuracy, async-accuracy, bf16-accuracy, search, trials, tune, sweep-stop, external, stage-memory, stage-death and
 large
 (`make bench LARGE=1`).
 
@@ -18,6 +18,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.path.join(ROOT, "tests", "integration"))
 import checkpoints  # noqa: E402
 import crowd  # noqa: E402
+import examples  # noqa: E402
 import external  # noqa: E402
 import fork  # noqa: E402
 import groups  # noqa: E402
@@ -157,6 +158,7 @@ PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench
          "precision": precision.main, "forms": bench_forms,
          "search": bench_search, "sweep-stop": sweep_stop.main, "trials": trials.main,
          "tune": tune.main, "modes": modes.main, "late": late.main, "late-accuracy": late.accuracies, "async-accuracy": late.async_accuracies,
+         "bf16-accuracy": examples.main,
          "external": external.main, "stage-memory": stage_memory.main, "stage-death": stage_death.main,
          "large": checkpoints.bench_large}
 

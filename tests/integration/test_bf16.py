@@ -120,7 +120,8 @@ def test_any_cluster_ends_in_the_same_weights():
         spec = write_spec(folder, "bf16")
         for workers, servers, threads, shm in (1, 1, 3, "on"), (2, 3, 1, "off"), (3, 2, 1, "on"), (4, 3, 1, "on"), (4, 1, 1, "off"):
             name = f"{workers}-{servers}-{threads}-{shm}"
-            done = train(folder, spec, name, "--workers", workers, "--servers", servers, "--threads", threads, env=transport(shm))
+            done = train(folder, spec, name, f"workers.min={workers}", "--workers", workers, "--servers", servers, "--threads", threads,
+                         env=transport(shm))
             assert done["weights_sha256"] == calm["weights_sha256"], name
             assert shares_memory(folder, name) == (shm == "on"), name
         whole = train(folder, write_spec(folder, "fp32"), "fp32")
@@ -136,8 +137,8 @@ def test_a_transformer_too_ends_in_the_same_weights_on_any_cluster():
         folder.small_data(240, 12)
         with open(folder.small_spec("vit.onnx", 5, 6, 6)) as file:
             spec = folder.file("vit.yaml", file.read().replace("  seed: 3\n", "  seed: 3\n  precision: bf16\n"))
-        hashes = [train(folder, spec, f"{workers}-{shm}", "--workers", workers, "--servers", servers, "--threads", 1,
-                        env=transport(shm))["weights_sha256"] for workers, servers, shm in ((1, 1, "off"), (3, 2, "on"))]
+        hashes = [train(folder, spec, f"{workers}-{shm}", f"workers.min={workers}", "--workers", workers, "--servers", servers,
+                        "--threads", 1, env=transport(shm))["weights_sha256"] for workers, servers, shm in ((1, 1, "off"), (3, 2, "on"))]
         assert len(set(hashes)) == 1, hashes
 
 

@@ -52,8 +52,7 @@ struct launcher {
 
 static int launcher_prepare(struct launcher *launcher, struct err *err);
 static int launcher_start_coordinator(struct launcher *launcher, struct err *err);
-static int launcher_start_servers(struct launcher *launcher, struct err *err);
-static int launcher_start_workers(struct launcher *launcher, struct err *err);
+static int launcher_start_members(struct launcher *launcher, struct err *err);
 static int launcher_read_address(struct launcher *launcher, struct child *child, int fd,
                                  char address[ADDRESS_MAX], struct err *err);
 static int launcher_start_child(struct launcher *launcher, struct child *child, int *announced_fd,
@@ -93,8 +92,7 @@ int launcher_start(const struct launcher_options *options, struct launcher **out
   pthread_cond_init(&launcher->changed, NULL);
   if (rpc_tls_check(options->tls, CERT_ALL, err) ||
       (options->sockets && socket_folder_make(&launcher->sockets, err)) || launcher_prepare(launcher, err) ||
-      launcher_start_coordinator(launcher, err) || launcher_start_servers(launcher, err) ||
-      launcher_start_workers(launcher, err)) {
+      launcher_start_coordinator(launcher, err) || launcher_start_members(launcher, err)) {
     launcher_stop(launcher);
     return err->code;
   }
@@ -161,30 +159,24 @@ static int launcher_start_coordinator(struct launcher *launcher, struct err *err
   return err->code;
 }
 
-/* All at once, then their ports: those that they get again when they are started again. */
-static int launcher_start_servers(struct launcher *launcher, struct err *err) {
-  int n = launcher->options.servers;
-  int *fds = mem_new((size_t)n * sizeof *fds);
-  for (int i = 0; i < n; i++)
+/* All at once, as they need the coordinator alone; then the servers' ports: those that they get again when
+   they are started again. */
+static int launcher_start_members(struct launcher *launcher, struct err *err) {
+  int n_servers = launcher->options.servers;
+  int *fds = mem_new((size_t)n_servers * sizeof *fds);
+  for (int i = 0; i < n_servers; i++)
     fds[i] = -1;
-  for (int i = 0; i < n && err->code == ERR_OK; i++)
-    launcher_start_child(launcher, &launcher->children[1 + i], &fds[i], err);
-  for (int i = 0; i < n && err->code == ERR_OK; i++) {
+  for (int i = 1; i < launcher->n_children && err->code == ERR_OK; i++)
+    launcher_start_child(launcher, &launcher->children[i], i <= n_servers ? &fds[i - 1] : NULL, err);
+  for (int i = 0; i < n_servers && err->code == ERR_OK; i++) {
     char address[ADDRESS_MAX];
     launcher_read_address(launcher, &launcher->children[1 + i], fds[i], address, err);
   }
-  for (int i = 0; i < n; i++)
+  for (int i = 0; i < n_servers; i++)
     if (fds[i] >= 0)
       close(fds[i]);
   free(fds);
   return err->code;
-}
-
-static int launcher_start_workers(struct launcher *launcher, struct err *err) {
-  for (int i = 1 + launcher->options.servers; i < launcher->n_children; i++)
-    if (launcher_start_child(launcher, &launcher->children[i], NULL, err))
-      return err->code;
-  return ERR_OK;
 }
 
 /* A server writes its address and a line end once it listens, then closes its end. One that dies before is

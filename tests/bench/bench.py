@@ -6,18 +6,17 @@ only by their names modes, late, late-accuracy, async-accuracy, bf16-accuracy, s
 large
 (`make bench LARGE=1`).
 
-Machines are noisy: rounds alternate between the sides, and medians and ratios are what to quote. PyTorch's side runs
-where `make parity` has installed it."""
+Machines are noisy: rounds alternate between the sides (rounds.py), and medians and ratios are what to quote. PyTorch's side
+runs where `make parity` has installed it."""
 import os
-import statistics
 import subprocess
 import sys
-import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests", "integration"))
 import checkpoints  # noqa: E402
 import crowd  # noqa: E402
+import ddp  # noqa: E402
 import examples  # noqa: E402
 import external  # noqa: E402
 import fork  # noqa: E402
@@ -38,59 +37,10 @@ import tls  # noqa: E402
 import trials  # noqa: E402
 import tune  # noqa: E402
 import turns  # noqa: E402
-from harness import Folder, done_event, program, weir  # noqa: E402
+from harness import program  # noqa: E402
 
 SEARCH_PYTHON = os.path.join(ROOT, "build", "search", "bin", "python")
 PARITY_PYTHON = os.path.join(ROOT, "build", "parity", "bin", "python")
-ROUNDS = 3
-WORKERS = (1, 2)
-TRAIN = ("  steps: 150\n  batch: 128\n  microbatches: 8\n  seed: 1\n"
-         "  optimizer: {lr: 0.05, momentum: 0.9, weight_decay: 0.0005}\n")
-
-
-def weir_rate(folder, spec, workers):
-    """Samples per second of one run of the demo's model on a cluster of processes, one executor per worker."""
-    with tempfile.TemporaryDirectory(dir=folder.path) as out:
-        metrics = os.path.join(out, "metrics.jsonl")
-        weir("train", spec, "--workers", workers, "--servers", 2, "--threads", 1, "--out", os.path.join(out, "run"),
-             "--metrics", metrics)
-        return done_event(metrics)["samples_per_second"]
-
-
-def ddp_rate(processes):
-    script = os.path.join(ROOT, "tests", "bench", "peer_ddp.py")
-    done = subprocess.run([PARITY_PYTHON, script, str(processes)], capture_output=True, text=True, timeout=300,
-                          check=True)
-    return float(done.stdout)
-
-
-def middle(rates):
-    return f"{statistics.median(rates):.0f} samples/s (median of {ROUNDS}; {min(rates):.0f} to {max(rates):.0f})"
-
-
-def ratio(above, below):
-    return statistics.median(a / b for a, b in zip(above, below))
-
-
-def bench_training():
-    with_torch = os.path.exists(PARITY_PYTHON)
-    ours, theirs = {workers: [] for workers in WORKERS}, {workers: [] for workers in WORKERS}
-    with Folder() as folder:
-        folder.model("lenet", "--channels", "32,64", "--hidden", "128", "--batch-norm", "--seed", "1")
-        spec = folder.spec(folder.file("lenet.onnx"), train=TRAIN)
-        for _ in range(ROUNDS):
-            for workers in WORKERS:
-                ours[workers].append(weir_rate(folder, spec, workers))
-                if with_torch:
-                    theirs[workers].append(ddp_rate(workers))
-    for workers in WORKERS:
-        print(f"training the demo's model, {workers} worker(s) of one thread: {middle(ours[workers])}")
-        if with_torch:
-            print(f"  PyTorch DDP, {workers} process(es) of one thread: {middle(theirs[workers])}")
-            print(f"  ratio to PyTorch DDP: {ratio(ours[workers], theirs[workers]):.2f}")
-    print(f"ratio of 2 workers to 1: {ratio(ours[2], ours[1]):.2f}")
-    if not with_torch:
-        print("PyTorch DDP: left out: `make parity` installs it")
 
 
 def bench_data_plane():
@@ -149,7 +99,7 @@ def bench_coordinator():
         subprocess.run([program("tests/bench/" + name)], check=True)
 
 
-PARTS = {"training": bench_training, "engine": bench_engine, "optimizers": bench_optimizers, "data": bench_data,
+PARTS = {"training": ddp.main, "engine": bench_engine, "optimizers": bench_optimizers, "data": bench_data,
          "data-plane": bench_data_plane, "checkpoints": checkpoints.main, "collective": bench_collective,
          "groups": groups.main, "turns": turns.main, "starts": starts.main, "fork": fork.main, "crowd": crowd.main,
          "shares": shares.main,

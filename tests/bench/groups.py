@@ -5,6 +5,7 @@ import re
 import statistics
 import tempfile
 
+import rounds
 from harness import Cluster, Folder, read_metrics, wait_for, weir
 
 ROUNDS, STEPS, WARM_UP, WORKERS, SERVERS = 5, 60, 10, 2, 2
@@ -41,16 +42,14 @@ def one_run(folder, model, collective):
 
 def main():
     for model, options in MODELS:
-        seen = {"none": [], "shm": []}
         with Folder() as folder:
             folder.model(model, *options)
-            for _ in range(ROUNDS):
-                for collective, runs in seen.items():
-                    runs.append(one_run(folder, model, collective))
+            seen = rounds.alternate({collective: lambda collective=collective: one_run(folder, model, collective)
+                                     for collective in ("none", "shm")}, ROUNDS, control="none")
         for collective, runs in seen.items():
             step, cpu, came, went = (statistics.median(run[at] for run in runs) for at in range(4))
             print(f"groups: {model}, {WORKERS} workers, collective {collective}: step {step * 1000:.1f} ms, "
                   f"CPU {cpu * 1000:.1f} ms a step; servers took in {came:.2f} MB and gave {went:.2f} MB a step")
         for at, what in ((0, "step"), (1, "CPU")):
-            ratios = [with_it[at] / without[at] for without, with_it in zip(seen["none"], seen["shm"])]
-            print(f"  {what}, shm to none: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+            none, shm, control = ([run[at] for run in seen[side]] for side in ("none", "shm", rounds.CONTROL))
+            print(f"  {what}, shm to none: {rounds.beside(shm, none, rounds.noise(none, control))}")

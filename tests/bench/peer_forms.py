@@ -15,10 +15,11 @@ import torch.nn.functional as F  # noqa: E402
 import torchvision.models as tv  # noqa: E402
 from torchvision.models import resnet  # noqa: E402
 
+import rounds  # noqa: E402
 import zoo  # noqa: E402
 
 ROUNDS, STEPS, SAMPLES = 1 if os.environ.get("WEIR_BENCH_QUICK") else 5, 3, 32
-OURS = ("fp32", "fp32-fast", "bf16", "control")
+OURS = ("fp32", "fp32-fast", "bf16")
 THEIRS = {"eager": (False, False), "compiled": (True, False), "bf16 eager": (False, True), "bf16 compiled": (True, True)}
 GPT = {"vocabulary": 4096, "context": 128, "width": 256, "depth": 4, "heads": 4}
 
@@ -86,25 +87,13 @@ class Peer:
 
 def measure(case, engine, path):
     """By form, the milliseconds of each round."""
-    peers = {form: Peer(case, form) for form in THEIRS}
-    took = {form: [] for form in (*OURS, *peers)}
-    for _ in range(ROUNDS):
-        for form in OURS:
-            ms = our_ms(engine, path, "fp32" if form == "control" else form)
-            if ms is not None:
-                took[form].append(ms)
-        for form, peer in peers.items():
-            took[form].append(peer.ms())
-    return {form: times for form, times in took.items() if times}
+    sides = {form: lambda form=form: our_ms(engine, path, form) for form in OURS}
+    sides.update({form: Peer(case, form).ms for form in THEIRS})
+    return rounds.alternate(sides, ROUNDS, control="fp32")
 
 
 def best_of(took, forms):
     return min((form for form in forms if form in took), key=lambda form: statistics.median(took[form]))
-
-
-def ratio(above, below):
-    rounds = [a / b for a, b in zip(above, below)]
-    return f"{statistics.median(rounds):.2f} ({min(rounds):.2f} to {max(rounds):.2f})"
 
 
 def main():
@@ -117,11 +106,13 @@ def main():
             path = os.path.join(folder, "model.onnx")
             subprocess.run([weir, "model", name, *MODELS[name][0], "-o", path], check=True, capture_output=True)
             took = measure(MODELS[name], engine, path)
-        ours, theirs = best_of(took, OURS[:3]), best_of(took, THEIRS)
+        ours, theirs = best_of(took, OURS), best_of(took, THEIRS)
+        noise = rounds.noise(took["fp32"], took[rounds.CONTROL])
         print(f"  {name}: " + ", ".join(f"{form} {statistics.median(times):.1f} ms" for form, times in took.items()))
-        print(f"    best beside best ({ours}, PyTorch {theirs}) {ratio(took[theirs], took[ours])} times its speed; fp32-fast"
-              f" beside fp32 {ratio(took['fp32'], took['fp32-fast'])}, control {ratio(took['fp32'], took['control'])}",
-              flush=True)
+        print(f"    best beside best ({ours}, PyTorch {theirs}) {rounds.beside(took[theirs], took[ours], noise)} times its speed")
+        for form in (*OURS[1:], rounds.CONTROL):
+            if form in took:
+                print(f"    {form} beside fp32 {rounds.beside(took['fp32'], took[form], noise)}", flush=True)
 
 
 if __name__ == "__main__":

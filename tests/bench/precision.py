@@ -4,10 +4,11 @@ import os
 import statistics
 import subprocess
 
-from harness import Folder, program, weir
+import rounds
+from harness import Folder, program
 
 ROUNDS, STEPS = 5, 3
-SIDES = {"fp32": "fp32", "fp32-fast": "fp32-fast", "bf16": "bf16", "control": "fp32"}
+SIDES = ("fp32", "fp32-fast", "bf16")
 # name, options of `weir model`, samples
 MODELS = (("lenet", (), 128), ("mlp", ("--hidden", "1024,1024"), 128), ("resnet18", ("--input", "3,32,32"), 32),
           ("resnet50", ("--input", "3,64,64"), 16), ("mobilenet_v2", ("--input", "3,64,64"), 32),
@@ -27,18 +28,17 @@ def measure(path, samples, precision):
     return float(took), int(memory)
 
 
-def report(kind, samples, rounds):
-    """rounds: by side, what measure() gave in each."""
+def report(kind, samples, seen):
+    """seen: by side, what measure() gave in each round."""
     print(f"  {kind}, {samples} samples:")
-    for side, measured in rounds.items():
-        if None in measured:
+    took = {side: [ms for ms, _ in measured] for side, measured in seen.items()}
+    noise = rounds.noise(took["fp32"], took[rounds.CONTROL])
+    for side in (*SIDES, rounds.CONTROL):
+        if side not in seen:
             print(f"    {side:9} left out: this CPU has no instructions for it")
             continue
-        ratios = [plain[0] / other[0] for plain, other in zip(rounds["fp32"], measured)]
-        beside = "" if side == "fp32" else (f", {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-                                            " times its speed")
-        print(f"    {side:9} {statistics.median(took for took, _ in measured):8.1f} ms, {measured[0][1] / 1e6:.0f} MB{beside}",
-              flush=True)
+        beside = "" if side == "fp32" else f", times its speed {rounds.beside(took['fp32'], took[side], noise)}"
+        print(f"    {side:9} {statistics.median(took[side]):8.1f} ms, {seen[side][0][1] / 1e6:.0f} MB{beside}", flush=True)
 
 
 def main():
@@ -48,11 +48,9 @@ def main():
         for kind, options, samples in MODELS:
             if wanted and kind not in wanted:
                 continue
-            path, rounds = folder.model(kind, *options), {side: [] for side in SIDES}
-            for _ in range(ROUNDS):
-                for side, precision in SIDES.items():
-                    rounds[side].append(measure(path, samples, precision))
-            report(kind, samples, rounds)
+            path = folder.model(kind, *options)
+            sides = {side: lambda side=side: measure(path, samples, side) for side in SIDES}
+            report(kind, samples, rounds.alternate(sides, ROUNDS, control="fp32"))
 
 
 if __name__ == "__main__":

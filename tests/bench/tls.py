@@ -5,6 +5,7 @@ import statistics
 import subprocess
 import tempfile
 
+import rounds
 from harness import Folder, done_event, program, weir
 
 ROUNDS = 5
@@ -36,11 +37,12 @@ def main():
         subprocess.run([program("tests/bench/rpc_bench"), certificates], check=True)
         folder.model("lenet", "--channels", "32,64", "--hidden", "128", "--batch-norm", "--seed", "1")
         spec = folder.spec(folder.file("lenet.onnx"), train=SPEC)
-        plain, tls = zip(*((train(folder, spec), train(folder, spec, "--tls", certificates)) for _ in range(ROUNDS)))
-    assert len({sha256 for *_, sha256 in plain + tls}) == 1, "TLS changes the bits"
-    for name, rounds in (("with TLS", tls), ("in plaintext", plain)):
+        sides = {"in plaintext": lambda: train(folder, spec), "with TLS": lambda: train(folder, spec, "--tls", certificates)}
+        seen = rounds.alternate(sides, ROUNDS, control="in plaintext")
+    assert len({sha256 for runs in seen.values() for *_, sha256 in runs}) == 1, "TLS changes the bits"
+    for name, runs in seen.items():
         print(f"training the demo's model on 2 workers and 2 servers {name}: "
-              f"{statistics.median(rate for rate, *_ in rounds):.0f} samples/s, "
-              f"{statistics.median(cpu for _, cpu, _ in rounds):.1f} CPU-seconds")
-    ratios = sorted(ours[0] / theirs[0] for ours, theirs in zip(tls, plain))
-    print(f"ratio to plaintext: {statistics.median(ratios):.2f} (median of {ROUNDS} rounds; {ratios[0]:.2f} to {ratios[-1]:.2f})")
+              f"{statistics.median(rate for rate, *_ in runs):.0f} samples/s, "
+              f"{statistics.median(cpu for _, cpu, _ in runs):.1f} CPU-seconds")
+    plain, tls, control = ([rate for rate, *_ in seen[side]] for side in (*sides, rounds.CONTROL))
+    print(f"ratio to plaintext, median of {ROUNDS} rounds: {rounds.beside(tls, plain, rounds.noise(plain, control))}")

@@ -8,8 +8,9 @@
 #include "common/metrics/metric.h"
 
 /* PARKED_MAX: a call that waits takes 12 KiB at either end, and a server has hundreds of workers; a version
-   that is pulled costs a call more. */
-enum { SENDING_MAX = 16, PARKED_MAX = 64, LOG_PAUSE_MS = 5000 };
+   that is pulled costs a call more. Of its own host a server has few workers, and where blocks are only named
+   the call is what they cost. */
+enum { SENDING_MAX = 16, PARKED_MAX = 64, PARKED_SHARED_MAX = 1024, LOG_PAUSE_MS = 5000 };
 
 static void link_start_queued_locked(struct server_link *link);
 
@@ -242,8 +243,8 @@ static struct transfer *link_next_locked(struct server_link *link, bool may_park
 }
 
 static bool link_may_park_locked(const struct server_link *link) {
-  int parked_max = link->options->parked_max > 0 ? link->options->parked_max : PARKED_MAX;
-  return link->parked < parked_max;
+  int usual_max = link->is_shared ? PARKED_SHARED_MAX : PARKED_MAX;
+  return link->parked < (link->options->parked_max > 0 ? link->options->parked_max : usual_max);
 }
 
 static void link_start_queued_locked(struct server_link *link) {
@@ -257,6 +258,7 @@ static void link_start_queued_locked(struct server_link *link) {
     transfer->request = (struct rpc_request){.on_sent = on_sent, .on_done = on_done};
     link->sending++;
     transfer->share = link_share_get(&link->share, &transfer->share_id);
+    link->is_shared = transfer->share && share_is_up(transfer->share);
     transfer_send(transfer, link->options, link->channels[link->turn++ % (unsigned)link->n_channels]);
   }
 }

@@ -43,6 +43,7 @@ struct server_link {
   int n_all, all_capacity;
   int sending, outstanding; /* outstanding: with the question */
   int parked;               /* calls that may wait for a version */
+  bool is_shared;           /* as of the newest call: blocks are named, not sent */
   unsigned turn;            /* of the channels */
   bool is_stopping;
   uint64_t logged_ns; /* when a failure was last told */

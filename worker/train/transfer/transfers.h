@@ -64,7 +64,7 @@ struct transfers_options {
   struct transfers_sender sender;
   Weir__Endpoint *const *servers; /* copied */
   uint32_t n_servers;
-  int parked_max;   /* calls to a server that may wait for a version at a time; 0: 64 */
+  int parked_max;   /* calls to a server that may wait for a version at a time; 0: 64, of its host 1024 */
   int question_ms;  /* the deadline of VERSIONS, after which the server is asked again */
   int silent_ms;    /* after how long without an answer a server is asked whether it is there; 0: 2000 */
   int unreached_ms; /* and after how long, if calls fail, it is told to be unreached; 0: 6000 */

@@ -15,7 +15,8 @@
 #include "common/share/shared_pool.h"
 #include "worker/train/transfer/transfers.h"
 
-enum { ELEMS = 1000 };
+/* MANY: more calls than may wait at a server of another host. */
+enum { ELEMS = 1000, MANY = 100 };
 
 struct fixture {
   struct rpc_server *server;
@@ -29,6 +30,8 @@ struct fixture {
   pthread_mutex_t lock; /* what follows */
   pthread_cond_t changed;
   bool is_ended, is_stream_over;
+  int n_ended, n_held, hold; /* hold: pulls are answered once so many wait */
+  struct rpc_call *held[MANY];
   struct err err; /* of the item, or of copying what it brought */
   size_t size_bytes;
   float values[ELEMS];
@@ -78,18 +81,32 @@ static void on_share_closed(struct rpc_call *call) {
   wake(f, &f->is_stream_over);
 }
 
-static void on_pull(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
-  struct fixture *f = rpc_call_context(call);
+static void answer(struct fixture *f, struct rpc_call *call) {
   Weir__SharedBytes name = WEIR__SHARED_BYTES__INIT;
   Weir__PullReply reply = WEIR__PULL_REPLY__INIT;
-  (void)bytes;
-  assert_int_equal(((const Weir__PullRequest *)message)->share, 1);
   assert_true(share_name(f->share, f->version, &name));
   if (f->lie)
     f->lie(f, &name);
   reply.version = 1;
   reply.shared = &name;
   rpc_call_reply(call, &reply, NULL);
+}
+
+static void on_pull(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
+  struct fixture *f = rpc_call_context(call);
+  int n_held = 0;
+  (void)bytes;
+  assert_int_equal(((const Weir__PullRequest *)message)->share, 1);
+  pthread_mutex_lock(&f->lock);
+  if (f->hold) {
+    f->held[f->n_held++] = call;
+    n_held = f->n_held == f->hold ? f->n_held : -1;
+  }
+  pthread_mutex_unlock(&f->lock);
+  if (n_held == 0)
+    answer(f, call);
+  for (int i = 0; i < n_held; i++)
+    answer(f, f->held[i]);
 }
 
 static void on_received(void *user, const struct transfer_item *item, uint64_t version,
@@ -110,6 +127,9 @@ static void on_failed(void *user, const struct transfer_item *item, const struct
 static void on_ended(void *user, const struct transfer_item *item) {
   struct fixture *f = user;
   (void)item;
+  pthread_mutex_lock(&f->lock);
+  f->n_ended++;
+  pthread_mutex_unlock(&f->lock);
   wake(f, &f->is_ended);
 }
 
@@ -231,6 +251,21 @@ static void a_version_that_its_server_has_dropped_meanwhile_is_stale(void **stat
   assert_int_equal(f->err.code, ERR_STALE);
 }
 
+/* The server answers none before all are there. */
+static void as_many_calls_wait_at_a_server_of_this_host_as_there_are_blocks(void **state) {
+  struct fixture *f = *state;
+  pull(f, NULL);
+  f->hold = MANY;
+  for (uint32_t b = 0; b < MANY; b++)
+    transfers_start(f->transfers, &(struct transfer_item){.kind = TRANSFER_PULL, .block = b, .version = 1});
+  pthread_mutex_lock(&f->lock);
+  while (f->n_ended < 1 + MANY)
+    pthread_cond_wait(&f->changed, &f->lock);
+  pthread_mutex_unlock(&f->lock);
+  assert_int_equal(f->n_held, MANY);
+  assert_int_equal(f->err.code, ERR_OK);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void) {
@@ -238,6 +273,7 @@ int main(void) {
       TEST(a_named_block_is_read_where_it_lies),
       TEST(what_a_server_names_wrongly_is_corrupt),
       TEST(a_version_that_its_server_has_dropped_meanwhile_is_stale),
+      TEST(as_many_calls_wait_at_a_server_of_this_host_as_there_are_blocks),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

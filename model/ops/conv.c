@@ -122,6 +122,8 @@ static const struct op_case conv_cases[] = {
      .draw = "n=1..2 c=1..3 h=3..5 w=3..6 k=1..3 s=1..2 a=SAME_UPPER|SAME_LOWER|VALID"},
     /* a filter for each channel: in vectors of channels and in tiles of those, or not */
     {.inputs = "f32[2,68,3,5] f32[68,1,3,3] f32[68]", .attrs = "group=68 pads=1,1,1,1"},
+    {.inputs = "f32[3,32,2,2] f32[32,1,3,3]", .attrs = "group=32 pads=1,1,1,1"},
+    {.inputs = "f32[2,16,4,5] f32[16,1,3,2]", .attrs = "group=16 pads=2,0,1,1 strides=2,1 dilations=1,2"},
     {.inputs = "f32[2,8,9,10] f32[8,1,3,3]", .attrs = "group=8 pads=1,1,0,1 strides=2,2"},
     {.inputs = "f32[2,4,8,9] f32[4,1,5,5] f32[4]", .attrs = "group=4 pads=2,1,2,2 strides=2,2"},
     {.inputs = "f32[n,c,h+k,w+k] f32[c,1,k,k] b",

@@ -36,6 +36,19 @@ static const void **make_inputs(const struct graph *graph) {
   return inputs;
 }
 
+/* Copies of the parameters, as a step has them: what a program keeps of weights is made anew with each
+ * version.
+ */
+static const float **make_weights(const struct model *model) {
+  const float **weights = mem_new((size_t)model->train->n_values * sizeof *weights);
+  for (int p = 0; p < model->n_params; p++) {
+    const struct value *value = &model->train->values[model->params[p].train_value];
+    size_t bytes = (size_t)shape_elems(&value->shape) * sizeof(float);
+    weights[model->params[p].train_value] = memcpy(mem_new(bytes), value->data, bytes);
+  }
+  return weights;
+}
+
 static int compare(const void *a, const void *b) {
   double x = *(const double *)a, y = *(const double *)b;
   return x < y ? -1 : x > y;
@@ -83,7 +96,7 @@ static int measure(const struct subject *subject, struct err *err) {
   int n = model->n_params + 1;
   int *watched = mem_new((size_t)n * sizeof *watched);
   double *times = mem_new((size_t)executions * sizeof *times);
-  struct backend_run run = {.inputs = make_inputs(model->train)};
+  struct backend_run run = {.inputs = make_inputs(model->train), .weights = make_weights(model)};
   struct backend_program *program;
   watched[0] = model->train_loss.loss_sum;
   for (int p = 0; p < model->n_params; p++)

@@ -81,9 +81,14 @@ void add_backward(struct network *f, int logits) {
   struct loss_site site = {
       .graph = f->graph, .output = logits, .samples = BATCH, .options = &options, .loss = loss};
   struct err err = ERR_NONE;
+  assert_int_equal(loss->attach(&site, &err), ERR_OK);
+  add_gradients(f, site.values.loss_sum);
+}
+
+void add_gradients(struct network *f, int loss_sum) {
+  struct err err = ERR_NONE;
   bool *wanted;
   int *grads, seed;
-  assert_int_equal(loss->attach(&site, &err), ERR_OK);
   seed = graph_add_constant_f32(f->graph, 1.0f / BATCH);
   wanted = mem_new((size_t)f->graph->n_values);
   grads = mem_new((size_t)f->graph->n_values * sizeof *grads);
@@ -91,11 +96,10 @@ void add_backward(struct network *f, int logits) {
     wanted[f->weights[w]] = true;
   assert_int_equal(
       autodiff_run(f->graph,
-                   &(struct derivative){
-                       .roots = &site.values.loss_sum, .seeds = &seed, .n_roots = 1, .wanted = wanted},
+                   &(struct derivative){.roots = &loss_sum, .seeds = &seed, .n_roots = 1, .wanted = wanted},
                    grads, &err),
       ERR_OK);
-  f->watched[f->n_watched++] = site.values.loss_sum;
+  f->watched[f->n_watched++] = loss_sum;
   for (int w = 0; w < f->n_weights; w++)
     f->watched[f->n_watched++] = grads[f->weights[w]];
   free(wanted);

@@ -51,6 +51,9 @@ int add_mean(struct network *f, int x);
    after the forward nodes. */
 void add_backward(struct network *f, int logits);
 
+/* The same where the network has its loss already: the value of that index. */
+void add_gradients(struct network *f, int loss_sum);
+
 /* Sets the inputs: random images f32 of this shape in [-1, 1), and labels of all kinds. */
 void network_feed(struct network *f, const struct shape *images);
 

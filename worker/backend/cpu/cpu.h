@@ -142,6 +142,8 @@ dnnl_memory_desc_t layout_typed(dnnl_memory_desc_t layout, dnnl_data_type_t type
 dnnl_memory_desc_t layout_dense(int ndims, const int64_t *dims);                   /* f32, row-major */
 dnnl_memory_desc_t layout_any(int ndims, const int64_t *dims); /* f32, for the primitive to choose */
 dnnl_memory_desc_t layout_of_shape(const struct shape *shape); /* dense; a scalar becomes [1] */
+/* dims[4] are samples, channels and an image; channels are in blocks of 16. */
+dnnl_memory_desc_t layout_blocked(const dnnl_dims_t dims, dnnl_data_type_t type);
 /* The layout of other dimensions with channels in the same blocks. False if `like` has no such blocks or the
    channels do not fill them. */
 bool layout_blocked_like(const dnnl_memory_desc_t *like, int ndims, const int64_t *dims,

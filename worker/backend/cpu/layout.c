@@ -108,6 +108,12 @@ dnnl_memory_desc_t layout_any(int ndims, const int64_t *dims) {
   return layout;
 }
 
+dnnl_memory_desc_t layout_blocked(const dnnl_dims_t dims, dnnl_data_type_t type) {
+  dnnl_memory_desc_t layout;
+  CHECK(dnnl_memory_desc_init_by_tag(&layout, 4, dims, type, dnnl_aBcd16b) == dnnl_success);
+  return layout;
+}
+
 dnnl_memory_desc_t layout_of_shape(const struct shape *shape) {
   const int64_t one = 1;
   return shape->rank > 0 ? layout_dense(shape->rank, shape->dim) : layout_dense(1, &one);

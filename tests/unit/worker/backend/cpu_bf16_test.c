@@ -95,6 +95,39 @@ static void gradients_agree_with_ref_but_for_what_is_rounded(void **state) {
   network_fini(&f);
 }
 
+/* Scores that are never made whole. */
+static void network_init_linear(struct network *f) {
+  struct shape image = {2, {BATCH, 40}}, labels = {1, {BATCH}};
+  struct attr turned = {.name = "trans_weight", .type = ATTR_INT, .i = 1};
+  *f = (struct network){.graph = graph_new()};
+  f->graph->opset = 17;
+  f->graph->is_training = true;
+  int x = graph_add_input(f->graph, "images", DTYPE_F32, &image);
+  int y = graph_add_input(f->graph, "labels", DTYPE_I64, &labels);
+  int w = add_weight(f, (struct shape){2, {CLASSES, 40}}, 0.3f);
+  int b = add_weight(f, (struct shape){1, {CLASSES}}, 0.3f);
+  add_gradients(f,
+                graph_add_node(f->graph, "LinearCrossEntropy", VALUES(x, w, b, y, -1), 4, ATTR_LIST(turned))
+                    ->outputs[0]);
+  network_feed(f, &image);
+}
+
+static void a_linear_loss_has_bf16_factors(void **state) {
+  (void)state;
+  struct network f;
+  struct answer got, whole;
+  skip_without_bf16();
+  network_init_linear(&f);
+  network_run_half(&f, &got);
+  network_run_once("cpu", &f, &whole);
+  answer_check_near(&got, &whole, 0.03);
+  for (int w = 0; w < f.n_watched; w++)
+    assert_memory_not_equal(got.values[w], whole.values[w], watched_bytes(&f, w));
+  answer_fini(&got);
+  answer_fini(&whole);
+  network_fini(&f);
+}
+
 /* Halves between two numbers, infinities, NaN, and bits that are drawn. */
 static void rows_are_rounded_to_nearest_with_ties_to_even(void **state) {
   (void)state;
@@ -124,6 +157,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(gradients_of_weights_are_not_rounded),
       cmocka_unit_test(gradients_agree_with_ref_but_for_what_is_rounded),
+      cmocka_unit_test(a_linear_loss_has_bf16_factors),
       cmocka_unit_test(rows_are_rounded_to_nearest_with_ties_to_even),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,8 @@
    layouts. */
 #include "worker/backend/cpu/cpu.h"
 #include "worker/backend/cpu/window.h"
+#include "worker/backend/cpu/conv/depthwise.h"
+#include "worker/backend/cpu/conv/tiled.h"
 #include "worker/backend/cpu/conv/winograd.h"
 
 struct conv {
@@ -97,16 +99,20 @@ static dnnl_primitive_desc_t typed_describe(struct backend_program *program, con
   return status ? NULL : cpu_describe(program, &backward, NULL, desc);
 }
 
+static struct winograd_shape winograd_shape_of(const struct conv *conv) {
+  return (struct winograd_shape){.rank = conv->rank,
+                                 .weights_rank = conv->weights_rank,
+                                 .in = conv->in,
+                                 .out = conv->out,
+                                 .window = &conv->window};
+}
+
 /* Winograd's algorithm, where it pays; oneDNN has it with AVX-512 only. */
 static dnnl_primitive_desc_t winograd_describe(struct backend_program *program, const struct conv *conv,
                                                enum conv_way way) {
   struct conv by = *conv;
   by.algorithm = dnnl_convolution_winograd;
-  struct winograd_shape shape = {.rank = conv->rank,
-                                 .weights_rank = conv->weights_rank,
-                                 .in = conv->in,
-                                 .out = conv->out,
-                                 .window = &conv->window};
+  struct winograd_shape shape = winograd_shape_of(conv);
   return winograd_pays(&shape, way) ? typed_describe(program, &by, way, dnnl_f32, dnnl_f32) : NULL;
 }
 
@@ -131,6 +137,9 @@ static bool prepare_conv(struct backend_program *program, const struct node *nod
   if (!conv_init(&conv, program->graph, node, &(struct roles){.x = x, .w = w, .y = node->outputs[0]}))
     return false;
   conv.has_bias = b >= 0;
+  struct winograd_shape shape = winograd_shape_of(&conv);
+  if (tiled_prepare(program, node, CONV_FORWARD, &shape))
+    return true;
   dnnl_primitive_desc_t desc = conv_describe(program, &conv, CONV_FORWARD, node->outputs[0]);
   if (!desc)
     return false;
@@ -150,6 +159,9 @@ static bool prepare_conv_grad_input(struct backend_program *program, const struc
   int dy = node->inputs[0], w = node->inputs[1];
   if (!conv_init(&conv, program->graph, node, &(struct roles){.x = node->outputs[0], .w = w, .y = dy}))
     return false;
+  struct winograd_shape shape = winograd_shape_of(&conv);
+  if (tiled_prepare(program, node, CONV_GRAD_INPUT, &shape))
+    return true;
   dnnl_primitive_desc_t desc = conv_describe(program, &conv, CONV_GRAD_INPUT, node->outputs[0]);
   if (!desc)
     return false;
@@ -169,7 +181,12 @@ static bool prepare_conv_grad_weight(struct backend_program *program, const stru
   if (!conv_init(&conv, program->graph, node, &(struct roles){.x = x, .w = node->outputs[0], .y = dy}))
     return false;
   conv.has_bias = db >= 0;
+  struct winograd_shape shape = winograd_shape_of(&conv);
+  if (tiled_prepare(program, node, CONV_GRAD_WEIGHT, &shape))
+    return true;
   dnnl_primitive_desc_t desc = conv_describe(program, &conv, CONV_GRAD_WEIGHT, node->outputs[0]);
+  if (cpu_rank(desc) != CPU_RANK_DIRECT && depthwise_prepare_grad_weight(program, node))
+    return true;
   if (!desc)
     return false;
   struct cpu_step *step = cpu_step_new(program, node);

@@ -17,4 +17,7 @@ struct winograd_shape {
 
 bool winograd_pays(const struct winograd_shape *shape, enum conv_way way);
 
+/* Whether precision bf16 computes it by F(2x2, 3x3) (tiled.h). */
+bool winograd_pays_half(const struct winograd_shape *shape, enum conv_way way);
+
 #endif

@@ -163,16 +163,18 @@ static int run_linear(struct backend_program *program, struct cpu_step *step, co
 }
 
 static struct product_view turned(struct product_view view) {
-  return (struct product_view){view.columns, view.rows, 0, view.column_stride, view.row_stride};
+  return (struct product_view){view.columns, view.rows, view.stack_stride, view.column_stride,
+                               view.row_stride};
 }
 
 static bool kind_products(struct backend_program *program, const struct linear_sizes *sizes, int kind,
                           int64_t rows, struct linear_products *out) {
   int64_t f = sizes->features, c = sizes->classes;
-  struct product_view hidden = {rows, f, 0, f, 1}, scores = {rows, c, 0, c, 1};
-  struct product_view weight = {f, c, 0, sizes->is_transposed ? 1 : c, sizes->is_transposed ? f : 1};
+  struct product_view hidden = {rows, f, rows * f, f, 1}, scores = {rows, c, rows * c, c, 1};
+  struct product_view weight = {f, c, f * c, sizes->is_transposed ? 1 : c, sizes->is_transposed ? f : 1};
   struct product_view a = sizes->is_transposed ? turned(scores) : turned(hidden);
-  struct product_view b = sizes->is_transposed ? hidden : scores, sum = {a.rows, b.columns, 0, b.columns, 1};
+  struct product_view b = sizes->is_transposed ? hidden : scores,
+                      sum = {a.rows, b.columns, f * c, b.columns, 1};
   const struct cpu_product_shape of_scores = {1, hidden, weight, scores, 1, false, dnnl_bf16, dnnl_f32};
   const struct cpu_product_shape of_hidden = {1, scores, turned(weight), hidden,
                                               1, false,  dnnl_bf16,      dnnl_f32};

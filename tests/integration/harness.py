@@ -28,6 +28,7 @@ SIMULATED = os.path.join(BUILD, "simulation", "weir-cuda.so")
 DATA = "/usr/share/datasets/fashion-mnist"
 # Sanitizers and busy machines make everything slower; no test passes because of a time.
 PATIENCE = float(os.environ.get("WEIR_TEST_PATIENCE", "240"))
+FOLDERS = os.environ.get("WEIR_TEST_FOLDERS")  # where tests have theirs, if not where temporary ones are
 KEPT = os.environ.get("WEIR_TEST_KEPT")  # a folder of tests/run.py: what a round leaves there need not be made again
 PORTS, BUS = range(10000, 20000), 10000  # where a Redis Cluster's bus is; both below those that the system gives unasked
 RESERVED, MADE = {}, {}
@@ -126,8 +127,11 @@ def reserve_port():
 class Folder:
     """A temporary folder with helpers; removed at the end of the `with` block."""
 
+    def __init__(self, place=FOLDERS):
+        self.place = place
+
     def __enter__(self):
-        self.path = tempfile.mkdtemp(prefix="weir-test-")
+        self.path = tempfile.mkdtemp(prefix="weir-test-", dir=self.place)
         return self
 
     def __exit__(self, *unused):

@@ -20,8 +20,11 @@ UNLOADED = re.compile(r"run_unloaded run=(\S+) .* gradients=(\d+) gradient_bytes
 class Runs:
     """A folder with data, a model and specs, and what runs of them end with when nobody is in a group."""
 
+    def __init__(self, *place):
+        self.folder = Folder(*place)
+
     def __enter__(self):
-        self.folder = Folder().__enter__()
+        self.folder.__enter__()
         self.folder.small_data(480, 60)
         weir("model", "lenet", "--channels", "4,8", "--hidden", "200,60", "--batch-norm", "--seed", "3", "-o",
              self.folder.file("lenet.onnx"))
@@ -203,7 +206,7 @@ def test_workers_that_cannot_share_memory_go_on_alone():
     small = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"', "sh"]
     if os.geteuid() or subprocess.run([*small, "true"], capture_output=True).returncode:
         raise Skip("mounting needs root")
-    with Runs() as runs, Cluster(runs.folder, servers=1, workers=0) as cluster:
+    with Runs("/tmp") as runs, Cluster(runs.folder, servers=1, workers=0) as cluster:
         for _ in range(2):
             worker = Process(*small, program("weir-worker"), "--coordinator", cluster.address, "--threads", 1,
                              env={**os.environ, "WEIR_NODE": "small"})

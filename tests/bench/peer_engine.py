@@ -14,6 +14,7 @@ import torch.nn.functional as F  # noqa: E402
 
 import export  # noqa: E402
 import models  # noqa: E402
+import rounds  # noqa: E402
 
 ROUNDS, STEPS, SAMPLES = 3, 5, 8
 DEFAULT = ("resnet18", "resnet50", "densenet121", "mobilenet_v2", "mobilenet_v3_small", "efficientnet_b0", "squeezenet",
@@ -59,14 +60,11 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "model.onnx")
             export.export(case, path, exporter="old", module=module)
-            ours, theirs, memory = [], [], 0
-            for _ in range(ROUNDS):
-                theirs.append(torch_ms(case, module))
-                took, memory = our_ms(program, case, path)
-                ours.append(took)
-        ratio = statistics.median(there / here for here, there in zip(ours, theirs))
-        print(f"  {name:20} {statistics.median(ours):8.1f} ms, PyTorch {statistics.median(theirs):8.1f} ms: {ratio:.2f} times"
-              f" its speed; {memory / 1e6:.0f} MB", flush=True)
+            seen = rounds.alternate({"ours": lambda: our_ms(program, case, path), "theirs": lambda: (torch_ms(case, module), 0)},
+                                    ROUNDS, control="ours")
+        ours, theirs, again = ([ms for ms, _ in seen[side]] for side in ("ours", "theirs", rounds.CONTROL))
+        print(f"  {name:20} {statistics.median(ours):8.1f} ms, PyTorch {statistics.median(theirs):8.1f} ms: "
+              f"{rounds.beside(theirs, ours, rounds.noise(ours, again))} times its speed; {seen['ours'][-1][1] / 1e6:.0f} MB", flush=True)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(
 import torch  # noqa: E402
 
 import optimizers  # noqa: E402
+import rounds  # noqa: E402
 
 ROUNDS, STEPS, ELEMS = 3, 15, 64 * 65536
 OPTIONS = {"sgd": {"momentum": 0.9, "weight_decay": 0.0005}, "rmsprop": {"momentum": 0.9}}
@@ -45,14 +46,13 @@ def main():
     names = subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()
     print(f"optimizers: CPU time of an update of {ELEMS} elements on one thread, ns an element, median of {ROUNDS} rounds")
     for name in names:
-        ours, theirs, size = [], [], 0
-        for _ in range(ROUNDS):
-            took, size = our_ns(program, name)
-            ours.append(took)
-            theirs += [] if name in ALONE else [torch_ns(name)]
-        median = statistics.median(ours)
-        beside = (f", PyTorch {'fused' if name in FUSED else 'foreach'} {statistics.median(theirs):.2f}, ratio "
-                  f"{statistics.median(b / a for a, b in zip(ours, theirs)):.2f}") if theirs else ""
+        sides = {"ours": lambda: our_ns(program, name), "theirs": lambda: None if name in ALONE else (torch_ns(name), 0)}
+        measured = rounds.alternate(sides, ROUNDS, control="ours")
+        seen = {side: [ns for ns, _ in values] for side, values in measured.items()}
+        median, size = statistics.median(seen["ours"]), measured["ours"][0][1]
+        beside = (f", PyTorch {'fused' if name in FUSED else 'foreach'} {statistics.median(seen['theirs']):.2f}, ratio "
+                  f"{rounds.beside(seen['theirs'], seen['ours'], rounds.noise(seen['ours'], seen[rounds.CONTROL]))}"
+                  ) if "theirs" in seen else ""
         print(f"  {name}: {median:.2f} ({size / median:.1f} GB/s){beside}", flush=True)
 
 

@@ -1,6 +1,5 @@
 /* Clip: elementwise min(max(x, low), high) (ONNX 6..13). The bounds are attributes before opset 11, since
    then optional scalar inputs. */
-#include "common/base/vector_variants.h"
 #include "model/ops/shared/elementwise.h"
 
 /* The gradient op takes them behind the same number of inputs more. */
@@ -43,21 +42,22 @@ static inline int64_t clipped_integer(int64_t x, int64_t low, int64_t high) {
   return x > high ? high : x;
 }
 
-VECTOR_VARIANTS UNARY_REF_WITH(clip_ref_f32, FLOAT_BOUNDS(CLIP_LOW), clip_value(x, low, high))
-    UNARY_LOOP(clip_ref_integer_i32, int32_t, int32_t, BOUNDS(int32_t, CLIP_LOW, INT32_MIN, INT32_MAX),
-               (int32_t)clipped_integer(x, low, high))
-        UNARY_LOOP(clip_ref_integer_i64, int64_t, int64_t, BOUNDS(int64_t, CLIP_LOW, INT64_MIN, INT64_MAX),
-                   clipped_integer(x, low, high))
-            UNARY_LOOP(clip_ref_integer_u8, uint8_t, uint8_t, BOUNDS(uint8_t, CLIP_LOW, 0, UINT8_MAX),
-                       (uint8_t)clipped_integer(x, low, high)) INTEGER_DISPATCH(clip_ref_integer)
-                TYPE_DISPATCH(clip_ref)
+UNARY_REF_WITH(clip_ref_f32, FLOAT_BOUNDS(CLIP_LOW), clip_value(x, low, high))
+UNARY_LOOP(clip_ref_integer_i32, int32_t, int32_t, BOUNDS(int32_t, CLIP_LOW, INT32_MIN, INT32_MAX),
+           (int32_t)clipped_integer(x, low, high))
+UNARY_LOOP(clip_ref_integer_i64, int64_t, int64_t, BOUNDS(int64_t, CLIP_LOW, INT64_MIN, INT64_MAX),
+           clipped_integer(x, low, high))
+UNARY_LOOP(clip_ref_integer_u8, uint8_t, uint8_t, BOUNDS(uint8_t, CLIP_LOW, 0, UINT8_MAX),
+           (uint8_t)clipped_integer(x, low, high))
+INTEGER_DISPATCH(clip_ref_integer)
+TYPE_DISPATCH(clip_ref)
 
-    /* Zero at the bounds, too, as for PyTorch's clamp and relu6: so the output tells all. */
-    VECTOR_VARIANTS UNARY_GRAD_REF(clip_grad_ref, FLOAT_BOUNDS(GRAD_LOW), v > low && v < high ? dy : 0.0f)
+/* Zero at the bounds, too, as for PyTorch's clamp and relu6: so the output tells all. */
+UNARY_GRAD_REF(clip_grad_ref, FLOAT_BOUNDS(GRAD_LOW), v > low && v < high ? dy : 0.0f)
 
-    /* A bound gets the gradients of the elements that are beyond it: `op` is Less or Greater. */
-    static void bound_backward(struct autodiff *ad, struct graph *graph, const struct node *node, int input,
-                               const char *op) {
+/* A bound gets the gradients of the elements that are beyond it: `op` is Less or Greater. */
+static void bound_backward(struct autodiff *ad, struct graph *graph, const struct node *node, int input,
+                           const char *op) {
   struct shape scalar = {0}, shape;
   int is_beyond, grads;
   if (!autodiff_wants(ad, node, input))

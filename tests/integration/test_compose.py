@@ -30,6 +30,7 @@ IMAGE_BYTES_MAX = 100_000_000  # above the base
 STEPS = 300
 HTTP = 9464  # the port of /metrics
 STEPS_WHILE_KILLED = 40  # at most: then the run stands still until it is looked at
+STEPS_WHILE_FOLLOWED = 20  # it stands there until it is cancelled
 SPEC = f"""name: compose
 model: {{onnx: /examples/fashion-mnist.onnx, loss: cross_entropy}}
 data:
@@ -414,6 +415,7 @@ def export(compose, run):
 
 def test_submit_follow_shows_progress_as_documented():
     compose = Compose.get()
+    compose.gate.stop_at(STEPS_WHILE_FOLLOWED)
     with open(os.path.join(compose.folder, "log"), "w+") as log:
         child = subprocess.Popen(compose.command("run", "--rm", "-T", "client", "submit", "/examples/fashion-mnist.yaml",
                                                  "--follow"), env=compose.environment, stdin=subprocess.DEVNULL,
@@ -421,6 +423,7 @@ def test_submit_follow_shows_progress_as_documented():
         wait_for(lambda: "samples/s" in open(log.name).read(), "a line of progress")
         compose.run("client", "cancel", "fashion-mnist")
         assert child.wait(PATIENCE) == 1, open(log.name).read()[-2000:]
+    compose.gate.open()
 
 
 def test_a_folder_of_images_that_the_user_names_is_trained_on():

@@ -32,6 +32,17 @@ static int trace_read(struct connection *connection, const Weir__TraceRequest *r
   return err->code;
 }
 
+/* What the executors of each worker did of their time. */
+static void print_work(const struct timeline *timeline) {
+  for (int n = 0; n < timeline_counts(timeline).members; n++) {
+    struct timeline_work work = timeline_work(timeline, n);
+    if (work.executors > 0)
+      printf("%s: %d executor%s computed %.0f %% of the time, waited for weights %.0f %%, for data %.0f %%\n",
+             work.member, work.executors, work.executors == 1 ? "" : "s", 100 * work.computed / work.seconds,
+             100 * work.weights / work.seconds, 100 * work.data / work.seconds);
+  }
+}
+
 static int trace_run(const struct args *args) {
   const char *path = args_text(args, "output");
   Weir__TraceRequest request = WEIR__TRACE_REQUEST__INIT;
@@ -51,10 +62,12 @@ static int trace_run(const struct args *args) {
   if (!err.code)
     timeline_write(timeline, path, &err);
   counts = timeline_counts(timeline);
-  if (!err.code)
+  if (!err.code) {
     printf("%s: %llu step%s from %llu on, %d members, %d spans, %d pushes joined to their update\n", path,
            (unsigned long long)(counts.end - counts.first), counts.end - counts.first == 1 ? "" : "s",
            (unsigned long long)counts.first, counts.members, counts.spans, counts.joined);
+    print_work(timeline);
+  }
   timeline_free(timeline);
   connection_close(&connection);
   return err.code ? command_fail(&err) : EXIT_DONE;

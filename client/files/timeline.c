@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "client/files/output_file.h"
+#include "client/files/timeline_work.h"
 #include "common/base/memory.h"
 
 struct timeline {
@@ -163,6 +164,15 @@ static void join_pushes(struct timeline *timeline) {
     json_array_append_new(timeline->events, arrow("s", timeline->counts.joined, push, start_of(push)));
     json_array_append_new(timeline->events, arrow("f", timeline->counts.joined, apply, start_of(apply)));
   }
+}
+
+struct timeline_work timeline_work(const struct timeline *timeline, int n) {
+  struct timeline_work work = timeline_work_of(timeline->events, n + 1);
+  const char *member;
+  json_t *number;
+  json_object_foreach(timeline->members, member, number) if (json_integer_value(number) == n + 1)
+      work.member = member;
+  return work;
 }
 
 int timeline_write(struct timeline *timeline, const char *path, struct err *err) {

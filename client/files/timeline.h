@@ -21,6 +21,16 @@ void timeline_free(struct timeline *timeline); /* NULL is ignored */
 /* Spans of steps that were not wholly captured are left out. Errors: CORRUPT, naming the member. */
 int timeline_add(struct timeline *timeline, const Weir__TraceChunk *chunk, struct err *err);
 
+/* What the executors of a worker did, together, each between the first and the last of its tasks that were
+   captured. In what is left of that time it had no task. */
+struct timeline_work {
+  const char *member; /* the timeline's */
+  int executors;
+  double seconds, computed, weights, data; /* weights, data: waited for them within tasks */
+};
+/* The n-th member's that has come, from 0 on. */
+struct timeline_work timeline_work(const struct timeline *timeline, int n);
+
 /* Errors: those of output_file_open. */
 int timeline_write(struct timeline *timeline, const char *path, struct err *err);
 struct timeline_counts timeline_counts(const struct timeline *timeline);

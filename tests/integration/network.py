@@ -61,14 +61,14 @@ class Machine:
         if ctypes.CDLL(None, use_errno=True).setns(self.namespace, CLONE_NEWNET) != 0:
             raise OSError(ctypes.get_errno(), "setns")
 
-    def limit(self, mbit):
-        """Both directions of its link carry this many Mbit/s; None: as many as they can."""
+    def limit(self, mbit, queue_ms=200):
+        """Both directions of its link carry this many Mbit/s, and queue no more than that; None: as many as they can."""
         for device, options in ((self.link, {}), ("eth0", {"preexec_fn": self.enter})):
             if mbit is None:
                 command("tc", "qdisc", "del", "dev", device, "root", **options)
             else:
                 command("tc", "qdisc", "replace", "dev", device, "root", "tbf", "rate", f"{mbit}mbit", "burst", "64kb",
-                        "latency", "200ms", **options)
+                        "latency", f"{queue_ms}ms", **options)
 
     def close(self):
         command("ip", "link", "del", self.link)  # or it would be there until the kernel has let go of the namespace

@@ -80,8 +80,27 @@ def test_pushes_of_all_workers_lead_to_the_updates_of_all_servers_on_one_clock()
         assert {whose[span["pid"]] for span in spans if span["cat"] == "forward"} == {"worker-1", "worker-2"}
         assert_joined(events, places, whose)
         joined = len([event for event in events if event["ph"] == "s"])
-        assert re.fullmatch(rf"{path}: {STEPS} steps from {first} on, 4 members, {len(spans)} spans, {joined} pushes "
-                            r"joined to their update\n", said), said
+        assert re.match(rf"{path}: {STEPS} steps from {first} on, 4 members, {len(spans)} spans, {joined} pushes "
+                        r"joined to their update\n", said), said
+        assert_work(said, events)
+
+
+def assert_work(said, events):
+    """Of each worker, what its executor did between the first and the last of its tasks."""
+    told = {worker: tuple(map(int, parts)) for worker, *parts in re.findall(
+        r"^(worker-\d+): 1 executor computed (\d+) % of the time, waited for weights (\d+) %, for data (\d+) %$", said, re.MULTILINE)}
+    names = {event["pid"]: event["args"]["name"].split()[0] for event in events if event["name"] == "process_name"}
+    assert set(told) == {"worker-1", "worker-2"} and len(said.splitlines()) == 3, said
+    for pid, worker in names.items():
+        tasks = [event for event in events if event["pid"] == pid and event.get("cat") in ("train", "evaluation", "extra")]
+        waits = [event for event in events if event["pid"] == pid and event.get("cat") == "wait"]
+        if not tasks:
+            continue
+        whole = max(task["ts"] + task["dur"] for task in tasks) - min(task["ts"] for task in tasks)
+        data = sum(wait["dur"] for wait in waits if wait["name"] == "batch")
+        weights = sum(wait["dur"] for wait in waits) - data
+        wanted = sum(task["dur"] for task in tasks) - weights - data, weights, data
+        assert all(abs(100 * part / whole - percent) < 1 for part, percent in zip(wanted, told[worker])), (worker, wanted, whole, told)
 
 
 def assert_joined(events, places, whose):

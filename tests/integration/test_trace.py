@@ -61,6 +61,21 @@ def assert_nested(events):
     return rows
 
 
+def assert_summary(events):
+    """The executor's row ends with one span over all of its tasks, which says what it did of that time."""
+    (summary,) = spans(events, "summary")
+    tasks = spans(events, "train") + spans(events, "evaluation") + spans(events, "extra")
+    assert {task["tid"] for task in tasks} == {summary["tid"]}
+    assert summary["ts"] <= min(task["ts"] for task in tasks)
+    assert summary["ts"] + summary["dur"] >= max(task["ts"] + task["dur"] for task in tasks)
+    computed, weights, data = map(int, re.fullmatch(r"computed (\d+) %, waited for weights (\d+) %, for data (\d+) %",
+                                                    summary["name"]).groups())
+    waits = [event for event in spans(events, "wait") if event["ts"] >= summary["ts"]]
+    waited = {is_data: 100 * sum(wait["dur"] for wait in waits if (wait["name"] == "batch") == is_data) / summary["dur"]
+              for is_data in (False, True)}
+    assert abs(waited[False] - weights) <= 1 and abs(waited[True] - data) <= 1 and computed + weights + data <= 102, (waited, summary)
+
+
 def test_a_timeline_shows_every_step_and_that_pushes_begin_within_the_backward_pass():
     with Folder() as folder:
         weir("train", small_spec(folder, workers=2), "--workers", 2, "--threads", 1, "--out", folder.file("out"),
@@ -80,6 +95,7 @@ def test_a_timeline_shows_every_step_and_that_pushes_begin_within_the_backward_p
                 assert leaves_early(events, step), (worker, step)
             assert {(span["name"], span["args"]["index"]) for span in spans(events, "train", 0)} <= {
                 ("microbatch", index) for index in range(4)}
+            assert_summary(events)
             assert any(span["name"].startswith("conv1") for span in spans(events, "delivery")), spans(events, "delivery")[:9]
         assert evaluations >= 2, "one each, and what was late was computed again"
 

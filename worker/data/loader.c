@@ -12,6 +12,7 @@
 #include "worker/backend/memory.h"
 #include "worker/data/mixing.h"
 #include "worker/data/sampler.h"
+#include "common/metrics/metric.h"
 #include "common/trace/trace.h"
 
 static const uint64_t STREAM_MIXING = UINT64_MAX - 1;
@@ -396,6 +397,7 @@ static struct slot *take_spare_locked(struct loader *loader) {
 static void add_wait(struct loader *loader, uint64_t begin_ns, uint64_t step, uint32_t index) {
   uint64_t end_ns = clock_now_ns();
   __atomic_fetch_add(&loader->wait_ns, end_ns - begin_ns, __ATOMIC_RELAXED);
+  metric_add(METRIC_DATA_WAIT_SECONDS, end_ns - begin_ns);
   trace_span(&(struct trace_span){.category = "wait",
                                   .name = "batch",
                                   .begin_ns = begin_ns,

@@ -18,6 +18,9 @@
 #define SPAN(cat, ts)                                                                                        \
   "{\"ph\":\"X\",\"tid\":1,\"cat\":\"" cat "\",\"name\":\"block 7\",\"ts\":" #ts                             \
   ",\"dur\":9,\"args\":{\"step\":4,\"index\":7}},\n"
+#define OF_ROW(tid, cat, name, ts, dur)                                                                      \
+  "{\"ph\":\"X\",\"tid\":" #tid ",\"cat\":\"" cat "\",\"name\":\"" name "\",\"ts\":" #ts ",\"dur\":" #dur    \
+  ",\"args\":{\"step\":4,\"index\":0}},\n"
 enum { AHEAD_US = 1000 }; /* the worker's clock before the coordinator's */
 
 static void add(struct timeline *timeline, const char *member, int64_t ahead_us, const char *events) {
@@ -96,11 +99,45 @@ static void a_part_after_a_roll_back_leads_to_the_second_update(void **state) {
                 "10>50 100>150 ");
 }
 
+static void assert_work(const struct timeline_work *work, int executors, const double us[4]) {
+  const double seconds[] = {work->seconds, work->computed, work->weights, work->data};
+  assert_int_equal(work->executors, executors);
+  for (int i = 0; i < 4; i++)
+    assert_true(seconds[i] > us[i] / 1e6 - 1e-9 && seconds[i] < us[i] / 1e6 + 1e-9);
+}
+
+/* In the order in which spans end, as members write them. */
+static void what_executors_did_is_told_by_worker(void **state) {
+  static const char *const first = OF_ROW(1, "wait", "batch", 100, 5)
+      OF_ROW(1, "wait", "conv1.weight", 110, 20) OF_ROW(1, "forward", "conv1", 130, 30)
+          OF_ROW(1, "train", "microbatch", 100, 100) OF_ROW(1, "evaluation", "chunk", 250, 50)
+              OF_ROW(2, "wait", "step before", 150, 40) OF_ROW(2, "extra", "microbatch", 100, 100)
+                  OF_ROW(7, "data", "batch", 0, 500) OF_ROW(8, "pull", "block 1", 0, 500);
+  static const char *const second = OF_ROW(1, "train", "microbatch", 110, 20)
+      OF_ROW(1, "train", "microbatch", 130, 40) OF_ROW(1, "train", "replica", 100, 100);
+  struct timeline *timeline = timeline_new();
+  struct timeline_work work;
+  (void)state;
+  add(timeline, "worker-1", 0, first);
+  add(timeline, "server-1", 0, OF_ROW(1, "apply", "block 7", 100, 50));
+  add(timeline, "worker-2", 0, second);
+  work = timeline_work(timeline, 0);
+  assert_string_equal(work.member, "worker-1");
+  assert_work(&work, 2, (const double[]){300, 185, 60, 5});
+  work = timeline_work(timeline, 1);
+  assert_work(&work, 0, (const double[4]){0});
+  work = timeline_work(timeline, 2);
+  assert_string_equal(work.member, "worker-2");
+  assert_work(&work, 1, (const double[]){100, 100, 0, 0}); /* a task within a task counts once */
+  timeline_free(timeline);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(all_parts_of_a_block_lead_to_its_update),
       cmocka_unit_test(a_part_that_comes_after_the_update_leads_to_none),
       cmocka_unit_test(a_part_after_a_roll_back_leads_to_the_second_update),
+      cmocka_unit_test(what_executors_did_is_told_by_worker),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/clock.h"
 #include "worker/train/executor/edges.h"
 
 /* Of one chunk. */
@@ -91,12 +92,15 @@ static void batch_repeat_last(const struct graph *graph, struct loader_batch *ba
 }
 
 /* The next batch of the chunk. False: it was the last. */
-static bool eval_load(struct task *task) {
+static bool eval_load(struct executor *executor) {
+  struct task *task = executor->task;
   const struct plan *plan = &task->run->loaded.plan;
+  uint64_t begin_ns = clock_now_ns();
   struct evaluation *evaluation = task->evaluation;
   struct err err = ERR_NONE;
   if (evaluation->part < plan->eval_chunk_samples / plan->microbatch_samples)
     task->batch = loader_eval(task->run->loaded.loader, task->work.index, evaluation->part);
+  executor->times.data_ns += clock_now_ns() - begin_ns;
   if (!task->batch)
     return false;
   evaluation->first = evaluation->part++ * plan->microbatch_samples;
@@ -127,7 +131,8 @@ static void eval_add(struct task *task) {
 }
 
 /* True: the execution of repetitions alone, or another batch follows. All workers of a team find the same. */
-static bool eval_next(struct task *task) {
+static bool eval_next(struct executor *executor) {
+  struct task *task = executor->task;
   const struct model *model = task->run->loaded.model;
   struct evaluation *evaluation = task->evaluation;
   bool has_more = true;
@@ -137,7 +142,7 @@ static bool eval_next(struct task *task) {
   } else {
     loader_put(task->run->loaded.loader, task->batch);
     task->batch = NULL;
-    has_more = eval_load(task);
+    has_more = eval_load(executor);
   }
   task->execution += has_more;
   return has_more;
@@ -169,7 +174,8 @@ static void eval_push(struct executor *executor) {
   evaluation->row = NULL;
 }
 
-static void evaluation_new(struct task *task) {
+static void evaluation_new(struct executor *executor) {
+  struct task *task = executor->task;
   size_t row_bytes = (size_t)task->run->loaded.model->metrics.row_elems * sizeof(float);
   struct err err;
   task->evaluation = mem_new(sizeof *task->evaluation);
@@ -180,7 +186,7 @@ static void evaluation_new(struct task *task) {
     return;
   }
   memset(task->evaluation->row->data, 0, row_bytes);
-  CHECK(eval_load(task)); /* no chunk is empty */
+  CHECK(eval_load(executor)); /* no chunk is empty */
 }
 
 void evaluation_free(struct task *task) {
@@ -193,12 +199,12 @@ void evaluation_free(struct task *task) {
 bool executor_evaluate(struct executor *executor) {
   struct task *task = executor->task;
   if (!task->evaluation)
-    evaluation_new(task);
+    evaluation_new(executor);
   if (task->is_dropped || !eval_execute(executor) || !executor_is_at_edge(executor, BACKEND_FORWARD, true))
     return false;
   if (executor_is_last(executor))
     eval_add(task);
-  if (eval_next(task))
+  if (eval_next(executor))
     return true;
   if (executor_is_last(executor))
     eval_push(executor);

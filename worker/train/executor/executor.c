@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/metrics/metric.h"
 #include "common/trace/trace.h"
 #include "worker/train/executor/edges.h"
@@ -170,6 +171,7 @@ void executor_let_go(struct executor *executor) {
 /* Has a turn at a task, if there is one for it; gives the lock up meanwhile. */
 static bool executor_turn_locked(struct executor *executor) {
   struct run *run = executor->run;
+  uint64_t begin_ns;
   bool has_more;
   if (!team_take_locked(executor->team, executor->stage, &executor->turn))
     return false;
@@ -178,7 +180,9 @@ static bool executor_turn_locked(struct executor *executor) {
   executor->void_since_ns = 0;
   executor_go_locked(executor);
   pthread_mutex_unlock(&run->lock);
+  begin_ns = clock_now_ns();
   has_more = executor_work(executor);
+  executor_times_add(&executor->times, begin_ns, clock_now_ns());
   pthread_mutex_lock(&run->lock);
   executor_halt_locked(executor);
   team_give_locked(executor->team, &executor->turn, has_more);
@@ -202,6 +206,27 @@ static bool is_over_locked(const struct executor *executor) {
   const struct run *run = executor->run;
   bool is_void = run->prepare_err.code && run->n_prepared == run->n_executors;
   return is_void || (run->is_stopping && team_is_idle_locked(executor->team));
+}
+
+/* The end of its row on the timeline: a span over all of its tasks says what it did of that time. */
+static void executor_sum_up(const struct executor *executor) {
+  const struct executor_times *times = &executor->times;
+  char text[EXECUTOR_TIMES_SIZE];
+  if (times->began_ns == 0)
+    return;
+  executor_times_text(times, text);
+  log_event(LOG_INFO, "worker", "executor_ended",
+            "run=%s executor=%d seconds=%.3f computed_seconds=%.3f weights_wait_seconds=%.3f "
+            "data_wait_seconds=%.3f",
+            executor->run->load->run, executor->index, clock_seconds(times->ended_ns - times->began_ns),
+            clock_seconds(executor_times_computed_ns(times)), clock_seconds(times->weights_ns),
+            clock_seconds(times->data_ns));
+  trace_span(&(struct trace_span){.category = "summary",
+                                  .name = text,
+                                  .begin_ns = times->began_ns,
+                                  .end_ns = times->ended_ns,
+                                  .step = executor->task->work.step,
+                                  .index = -1});
 }
 
 static void *executor_main(void *argument) {
@@ -232,6 +257,7 @@ static void *executor_main(void *argument) {
     if (!executor_land_locked(executor) && !executor_turn_locked(executor) && !executor_help_locked(executor))
       pthread_cond_wait(&run->changed, &run->lock);
   pthread_mutex_unlock(&run->lock);
+  executor_sum_up(executor);
   run->options.backend->release(executor->train);
   run->options.backend->release(executor->eval);
   if (executor->memory)
@@ -250,7 +276,7 @@ static void executor_wait(struct executor *executor, bool (*is_met)(const struct
                           const void *argument, const char *what) {
   struct run *run = executor->run;
   struct task *task = executor->task;
-  uint64_t begin_ns = 0, halted_ns = 0;
+  uint64_t begin_ns = 0, halted_ns = 0, waited_ns;
   bool has_waited = false;
   pthread_mutex_lock(&run->lock);
   for (;;) {
@@ -272,7 +298,9 @@ static void executor_wait(struct executor *executor, bool (*is_met)(const struct
       pthread_cond_wait(&run->changed, &run->lock);
   }
   if (has_waited) {
-    metric_add(METRIC_WAIT_SECONDS, clock_now_ns() - halted_ns);
+    waited_ns = clock_now_ns() - halted_ns;
+    metric_add(METRIC_WAIT_SECONDS, waited_ns);
+    executor->times.weights_ns += waited_ns;
     executor_go_locked(executor);
   }
   pthread_mutex_unlock(&run->lock);

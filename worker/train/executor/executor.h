@@ -5,6 +5,7 @@
 #define WEIR_WORKER_TRAIN_EXECUTOR_EXECUTOR_H
 
 #include "worker/backend/device_memory.h"
+#include "worker/train/executor/executor_times.h"
 #include "worker/train/executor/outbox.h"
 #include "worker/train/executor/team.h"
 
@@ -76,6 +77,7 @@ struct executor {
   int n_taps_here;                    /* of values that the stages make which are here */
   int eval_watches[EVAL_WATCHED_MAX]; /* metric of each watched value of the eval graph, or OUTPUT */
 
+  struct executor_times times;
   uint64_t n_dropped; /* executions that may have read weights which were not there */
   struct parts parts;
 };

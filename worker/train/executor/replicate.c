@@ -1,6 +1,7 @@
 /* Replicas: the executor that has begun one leads it, the worker's others help with its jobs. */
 #include <stdlib.h>
 
+#include "common/base/clock.h"
 #include "common/metrics/metric.h"
 #include "common/trace/trace.h"
 #include "worker/train/executor/executor.h"
@@ -57,10 +58,16 @@ static bool job_do_locked(struct executor *executor) {
 
 bool executor_help_locked(struct executor *executor) {
   struct run *run = executor->run;
+  uint64_t begin_ns;
+  bool has_helped;
   if (!run->replica || !run->is_replicating || !team_is_seated(executor->team))
     return false;
   executor->turn = (struct turn){.part = PIPELINE_FORWARD};
-  return job_do_locked(executor);
+  begin_ns = clock_now_ns();
+  has_helped = job_do_locked(executor);
+  if (has_helped)
+    executor_times_add(&executor->times, begin_ns, clock_now_ns());
+  return has_helped;
 }
 
 /* Until all of its steps are taken and nobody is at a job of it. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/agree/sum.h"
+#include "common/base/clock.h"
 #include "worker/train/block/probe_weights.h"
 #include "worker/train/executor/edges_probe.h"
 
@@ -172,7 +173,9 @@ static void train_open(struct executor *executor) {
   const struct plan *plan = &run->loaded.plan;
   const struct label_rule *rule = &run->loaded.model->labels;
   struct err err = ERR_NONE;
+  uint64_t begin_ns = clock_now_ns();
   task->batch = loader_train(run->loaded.loader, task->work.step, task->work.index);
+  executor->times.data_ns += clock_now_ns() - begin_ns;
   task->n_left = executor->n_taps_here;
   task->row[METRIC_SAMPLES] = (float)plan->microbatch_samples;
   task->row[METRIC_DENOMINATOR] = (float)(plan->microbatch_samples * rule->sample_denominator);

@@ -96,9 +96,13 @@ char *store_url_redacted(const char *url) {
   return mem_printf("%.*s:***%s", (int)(colon - url), url, user + length);
 }
 
+int store_batch_max(const struct store *store) {
+  return store->def->put_blocks_max ? store->def->put_blocks_max : STORE_BATCH_MAX;
+}
+
 int store_put_blocks(struct store *store, struct store_block *blocks, int n, uint64_t *written_bytes,
                      struct err *err) {
-  int most = store->def->put_blocks_max ? store->def->put_blocks_max : STORE_BATCH_MAX;
+  int most = store_batch_max(store);
   for (int at = 0; at < n; at += most) {
     int count = n - at < most ? n - at : most;
     find_keys(blocks + at, count);

@@ -113,6 +113,10 @@ char *store_url_redacted(const char *url); /* without the password; freed by the
 
 /* Blocks: n is any number; they go in batches. */
 
+/* How many blocks are put at a time: more in a call are no faster, and several threads share fewer well. At
+   most STORE_BATCH_MAX. */
+int store_batch_max(const struct store *store);
+
 /* Fills the keys and writes what is not there yet. *written_bytes (may be NULL) grows by what was written. */
 int store_put_blocks(struct store *store, struct store_block *blocks, int n, uint64_t *written_bytes,
                      struct err *err);

@@ -22,7 +22,7 @@
 #include "storage/redis/redis_tls.h"
 #include "storage/store.h"
 
-enum { SESSIONS_MAX = 4, PUT_BLOCKS_MAX = 8, BLOCK_KEY_SIZE = REDIS_PREFIX_MAX + 3 + STORE_KEY_SIZE };
+enum { SESSIONS_MAX = 6, PUT_BLOCKS_MAX = 8, BLOCK_KEY_SIZE = REDIS_PREFIX_MAX + 3 + STORE_KEY_SIZE };
 static const size_t block_bytes_max = (size_t)512 << 20, record_bytes_max = (size_t)256 << 20;
 
 struct redis_store {

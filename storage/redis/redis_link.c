@@ -17,6 +17,7 @@ static const size_t exchange_bytes_max = (size_t)1 << 30; /* of all replies toge
 struct frame {
   char *text, *end;
   struct iovec *parts;
+  int *replies; /* [n_parts]: how many are there before the part is sent */
   int n_parts, sent_parts;
 };
 
@@ -37,12 +38,14 @@ static void connect_failed(struct redis_link *link, uint64_t began_ns, const str
 static void explain_end(const struct exchange *exchange, struct err *err);
 static int exchange_step(struct exchange *exchange, struct err *err);
 static int send_some(struct exchange *exchange, bool *has_moved, struct err *err);
+static int count_due_parts(const struct exchange *exchange);
 static int receive_some(struct exchange *exchange, bool *has_moved, struct err *err);
 static void expect_next(struct exchange *exchange);
 static void exchange_moved(struct exchange *exchange, size_t bytes);
 static int frame_init(struct frame *frame, struct redis_command *const *commands, int n, struct err *err);
-static int frame_add(struct frame *frame, const struct redis_command *command, struct err *err);
-static void frame_add_block(struct frame *frame, const struct redis_command *command);
+static int frame_add(struct frame *frame, const struct redis_command *command, int nth, struct err *err);
+static void frame_add_block(struct frame *frame, const struct redis_command *command, int nth);
+static void frame_add_part(struct frame *frame, const struct iovec *part, int replies);
 static void frame_fini(struct frame *frame);
 
 void redis_command_add(struct redis_command *command, const void *data, size_t size) {
@@ -219,7 +222,7 @@ static int exchange_step(struct exchange *exchange, struct err *err) {
   }
   if (has_moved || exchange->n_done == exchange->n)
     return 0;
-  has_to_send = exchange->frame.sent_parts < exchange->frame.n_parts;
+  has_to_send = count_due_parts(exchange) > 0;
   if (redis_socket_wait(exchange->link->socket, has_to_send, exchange->deadline_ns))
     return 0;
   return err_set(err, ERR_TIMEOUT, "no answer within timeout_ms=%d", exchange->link->config->timeout_ms);
@@ -227,11 +230,11 @@ static int exchange_step(struct exchange *exchange, struct err *err) {
 
 static int send_some(struct exchange *exchange, bool *has_moved, struct err *err) {
   struct frame *frame = &exchange->frame;
+  int n_due = count_due_parts(exchange);
   ssize_t n;
-  if (frame->sent_parts == frame->n_parts)
+  if (n_due == 0)
     return 0;
-  n = redis_socket_send(exchange->link->socket, frame->parts + frame->sent_parts,
-                        frame->n_parts - frame->sent_parts, err);
+  n = redis_socket_send(exchange->link->socket, frame->parts + frame->sent_parts, n_due, err);
   if (n < 0)
     return err->code;
   *has_moved |= n > 0;
@@ -247,6 +250,14 @@ static int send_some(struct exchange *exchange, bool *has_moved, struct err *err
     frame->sent_parts++;
   }
   return 0;
+}
+
+static int count_due_parts(const struct exchange *exchange) {
+  const struct frame *frame = &exchange->frame;
+  int end = frame->sent_parts;
+  while (end < frame->n_parts && frame->replies[end] <= exchange->n_done)
+    end++;
+  return end - frame->sent_parts;
 }
 
 static int receive_some(struct exchange *exchange, bool *has_moved, struct err *err) {
@@ -310,17 +321,19 @@ static int frame_init(struct frame *frame, struct redis_command *const *commands
     for (int w = 0; w < commands[i]->n_words; w++)
       text_size += commands[i]->sizes[w];
   }
-  *frame = (struct frame){.text = malloc(text_size), .parts = mem_new(parts_max * sizeof *frame->parts)};
+  *frame = (struct frame){.text = malloc(text_size),
+                          .parts = mem_new(parts_max * sizeof *frame->parts),
+                          .replies = mem_new(parts_max * sizeof *frame->replies)};
   if (!frame->text)
     return err_set(err, ERR_NO_MEMORY, "no memory for commands of %zu bytes", text_size);
   frame->end = frame->text;
   frame->parts[frame->n_parts++] = (struct iovec){frame->text, 0}; /* the text since the last block */
   for (int i = 0; i < n && !rc; i++)
-    rc = frame_add(frame, commands[i], err);
+    rc = frame_add(frame, commands[i], i, err);
   return rc;
 }
 
-static int frame_add(struct frame *frame, const struct redis_command *command, struct err *err) {
+static int frame_add(struct frame *frame, const struct redis_command *command, int nth, struct err *err) {
   char *text;
   int size = redisFormatCommandArgv(&text, command->n_words, (const char **)command->words, command->sizes);
   if (size < 0)
@@ -330,12 +343,16 @@ static int frame_add(struct frame *frame, const struct redis_command *command, s
   explicit_bzero(text, (size_t)size);
   redisFreeCommand(text);
   if (command->n_value > 0)
-    frame_add_block(frame, command);
+    frame_add_block(frame, command, nth);
   return 0;
 }
 
-/* Puts a block in place of the empty word that ends the command. */
-static void frame_add_block(struct frame *frame, const struct redis_command *command) {
+/* Puts a block in place of the empty word that ends the command. The block waits for the replies to all
+   commands before its own. A Redis that knows a value's length receives it in the place where it will stay,
+   but whatever it receives together with other bytes it copies, 512 KiB at a time. So no block is on its way
+   together with the one before it. The command's text is, so that the length is known when the block comes.
+ */
+static void frame_add_block(struct frame *frame, const struct redis_command *command, int nth) {
   struct iovec *text = &frame->parts[frame->n_parts - 1];
   size_t size = 0;
   for (int i = 0; i < command->n_value; i++)
@@ -344,9 +361,14 @@ static void frame_add_block(struct frame *frame, const struct redis_command *com
   frame->end += sprintf(frame->end, "$%zu\r\n", size);
   text->iov_len = (size_t)(frame->end - (char *)text->iov_base);
   for (int i = 0; i < command->n_value; i++)
-    frame->parts[frame->n_parts++] = command->value[i];
-  frame->parts[frame->n_parts++] = (struct iovec){frame->end, strlen("\r\n")};
+    frame_add_part(frame, &command->value[i], nth);
+  frame_add_part(frame, &(struct iovec){frame->end, strlen("\r\n")}, nth);
   frame->end = mempcpy(frame->end, "\r\n", strlen("\r\n"));
+}
+
+static void frame_add_part(struct frame *frame, const struct iovec *part, int replies) {
+  frame->replies[frame->n_parts] = replies;
+  frame->parts[frame->n_parts++] = *part;
 }
 
 /* The text may hold a password. */
@@ -355,4 +377,5 @@ static void frame_fini(struct frame *frame) {
     explicit_bzero(frame->text, (size_t)(frame->end - frame->text));
   free(frame->text);
   free(frame->parts);
+  free(frame->replies);
 }

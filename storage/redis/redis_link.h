@@ -1,6 +1,7 @@
 /* One Redis server and the connection to it. The connection is made when it is needed, and again after it
-   broke. Commands go out as a pipeline, blocks straight from the caller's memory. Replies are read meanwhile,
-   so that neither side waits for the other with full buffers. Not for several threads at a time. */
+   broke. Commands go out as a pipeline, blocks straight from the caller's memory, each when the commands
+   before its own are answered. Replies are read meanwhile, so that neither side waits for the other with full
+   buffers. Not for several threads at a time. */
 #ifndef WEIR_STORAGE_REDIS_REDIS_LINK_H
 #define WEIR_STORAGE_REDIS_REDIS_LINK_H
 

@@ -2,7 +2,7 @@
 """`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
 the same run. With names of parts, only those: training, engine, optimizers, data, data-plane, checkpoints, collective,
 groups, turns, starts, fork, crowd, shares, coordinator, dashboard, tls, straggler, memory, recompute, pipeline, precision, forms;
-only by their names waiting, modes, late, late-accuracy, async-accuracy, bf16-accuracy, search, trials, tune, sweep-stop, external, stage-memory, stage-death and
+only by their names redis, waiting, modes, late, late-accuracy, async-accuracy, bf16-accuracy, search, trials, tune, sweep-stop, external, stage-memory, stage-death and
 large
 (`make bench LARGE=1`).
 
@@ -111,7 +111,7 @@ PARTS = {"training": ddp.main, "engine": bench_engine, "optimizers": bench_optim
          "tune": tune.main, "waiting": waiting.main, "modes": modes.main, "late": late.main, "late-accuracy": late.accuracies, "async-accuracy": late.async_accuracies,
          "bf16-accuracy": examples.main,
          "external": external.main, "stage-memory": stage_memory.main, "stage-death": stage_death.main,
-         "large": checkpoints.bench_large}
+         "redis": checkpoints.redis_alone, "large": checkpoints.bench_large}
 
 
 def main():

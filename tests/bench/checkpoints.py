@@ -4,6 +4,7 @@ import glob
 import json
 import os
 import re
+import resource
 import shutil
 import statistics
 import subprocess
@@ -15,6 +16,7 @@ from harness import Folder, Skip, done_event, program, read_metrics, weir
 from redis_servers import Redis, need
 
 ROUNDS = 3
+REDIS_ROUNDS = 7  # where only checkpoints to Redis are measured
 STEP_ROUNDS = 5  # of steps, in each: the first checkpoints take memory from the system, later ones have it
 WIDTH = 4000  # of the layers of snapshot_bench's model: 281 MB of weights and momentum
 LARGE_WIDTH = 15600  # 4.0 GB; the ONNX file stays below protobuf's 2 GB
@@ -27,18 +29,32 @@ MODELS = (("the demo's model", ("lenet", "--channels", "32,64", "--hidden", "128
           ("an MLP of 5.8 M parameters", ("mlp", "--hidden", "2048,2048"), 80, 20))
 
 
-def snapshot_bench(url, width=WIDTH, rounds=STEP_ROUNDS):
-    done = subprocess.run([program("tests/bench/snapshot_bench"), url, str(width), str(rounds)],
+def snapshot_bench(url, width=WIDTH, rounds=STEP_ROUNDS, server=0):
+    done = subprocess.run([program("tests/bench/snapshot_bench"), url, str(width), str(rounds), str(server)],
                           stdout=subprocess.PIPE, text=True, check=True, env=QUIET)
     return json.loads(done.stdout)
 
 
-def redis_benchmark(port, values, clients):
-    """GB/s of SETs of new keys of a block's size: a checkpoint writes new keys, too."""
+def process_cpu(pid):
+    """CPU seconds of all threads of a process: the clock that clock_getcpuclockid(3) names."""
+    return time.clock_gettime(~pid << 3 | 2)
+
+
+def children_cpu():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def redis_benchmark(redis, values, clients):
+    """GB/s of SETs of new keys of a block's size: a checkpoint writes new keys, too. Then the CPU seconds a GB of
+    redis-benchmark and of the server."""
+    began, server_began = children_cpu(), process_cpu(redis.process.child.pid)
     done = subprocess.run(
-        ["redis-benchmark", "-p", str(port), "-t", "set", "-d", str(BLOCK_BYTES), "-n", str(values), "-c", str(clients),
+        ["redis-benchmark", "-p", str(redis.port), "-t", "set", "-d", str(BLOCK_BYTES), "-n", str(values), "-c", str(clients),
          "-r", "1000000000", "--csv"], capture_output=True, text=True, check=True)
-    return float(done.stdout.splitlines()[-1].split(",")[1].strip('"')) * BLOCK_BYTES / 1e9
+    gb = values * BLOCK_BYTES / 1e9
+    rate = float(done.stdout.splitlines()[-1].split(",")[1].strip('"')) * BLOCK_BYTES / 1e9
+    return rate, (children_cpu() - began) / gb, (process_cpu(redis.process.child.pid) - server_began) / gb
 
 
 def dd(source, target, size):
@@ -78,22 +94,46 @@ def print_runs(where, runs):
           f"{beside:.0f} ms; stall as the server tells it: {stall:.1f} ms")
 
 
-def bench_redis(folder):
+def cpu_a_gb(own, server):
+    return f"CPU s a GB: {statistics.median(own):.2f} its own, {statistics.median(server):.2f} redis-server's"
+
+
+def cpu_of(runs, what, size):
+    own, server = ([run[f"{what}_{whose}_s"] / run[size] * 1e9 for run in runs] for whose in ("cpu", "server_cpu"))
+    return cpu_a_gb(own, server)
+
+
+def bench_redis(folder, rounds=ROUNDS, step_rounds=STEP_ROUNDS):
+    """Each side has a new server each time: one that has just freed as much memory has pages at hand."""
     need("redis-server", "redis-benchmark")
     runs, peers = [], {4: [], 50: []}
-    with Redis(folder) as redis:
-        for _ in range(ROUNDS):
-            runs.append(snapshot_bench(f"redis://{redis.address}"))
-            redis.local("FLUSHALL")
-            for clients, rates in peers.items():
-                rates.append(redis_benchmark(redis.port, runs[-1]["first_bytes"] // BLOCK_BYTES, clients))
-                redis.local("FLUSHALL")
+    for _ in range(rounds):
+        with Redis(folder) as redis:
+            runs.append(snapshot_bench(f"redis://{redis.address}", rounds=step_rounds, server=redis.process.child.pid))
+        for clients, done in peers.items():
+            with Redis(folder) as redis:
+                done.append(redis_benchmark(redis, runs[-1]["first_bytes"] // BLOCK_BYTES, clients))
     ours = [rate(run, "first") for run in runs]
-    print(f"checkpoint to Redis, {runs[0]['state_bytes'] / 1e6:.0f} MB in {runs[0]['blocks']} blocks: {middle(ours)}")
-    for clients, rates in peers.items():
-        print(f"  redis-benchmark SET, values of 512 KiB, {clients} clients: {middle(rates)}; "
+    print(f"checkpoint to Redis, {runs[0]['state_bytes'] / 1e6:.0f} MB in {runs[0]['blocks']} blocks: {middle(ours)}; "
+          f"{cpu_of(runs, 'first', 'first_bytes')}")
+    for clients, done in peers.items():
+        rates, own, server = zip(*done)
+        print(f"  redis-benchmark SET, values of 512 KiB, {clients} clients: {middle(rates)}; {cpu_a_gb(own, server)}; "
               f"ratio to it: {ratio(ours, rates)}")
-    print_runs("", runs)
+    better = [max(few[0], many[0]) for few, many in zip(*peers.values())]
+    print(f"  ratio to the better one of each round: {ratio(ours, better)}")
+    if step_rounds:
+        print_runs("", runs)
+    else:
+        print(f"  restoring, verified: {middle([rate(run, 'restore') for run in runs])}; {cpu_of(runs, 'restore', 'state_bytes')}")
+
+
+def redis_alone():
+    with Folder() as folder:
+        try:
+            bench_redis(folder, REDIS_ROUNDS, 0)
+        except Skip as reason:
+            print(f"checkpoints to Redis: not measured, {reason}")
 
 
 def bench_files(folder):

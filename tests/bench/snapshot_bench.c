@@ -1,16 +1,18 @@
-/* A parameter server's checkpoints, without workers: `snapshot_bench URL WIDTH ROUNDS`. A model of two hidden
-   layers' WIDTH x WIDTH weights (and as much momentum) on one server of two shards. In turn:
+/* A parameter server's checkpoints, without workers: `snapshot_bench URL WIDTH ROUNDS [PID]`. A model of two
+   hidden layers' WIDTH x WIDTH weights (and as much momentum) on one server of two shards. In turn:
    - a checkpoint while nothing else goes on, and a second one when every tenth block has changed;
    - rounds of three steps that do nothing but push and pull every block through the data plane: a plain one,
      one whose updates write to new memory because a checkpoint of its version has begun, and the next, beside
-     the writer. Real steps compute, too: their shares are smaller;
+     the writer. Real steps compute, too: their shares are smaller. ROUNDS 0 leaves them out;
    - loading the last checkpoint into a new run, every block verified.
-   One line of JSON: bytes, seconds (of steps and stalls: medians), resident memory. */
+   One line of JSON: bytes, seconds (of steps and stalls: medians), CPU seconds of this process and of PID,
+   the store's server, resident memory. */
 #include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/agree/float_setting.h"
@@ -32,6 +34,7 @@ extern const struct model_kind_def model_kind_mlp;
 
 struct bench {
   int width, rounds;
+  pid_t server; /* the store's; 0: not told */
   struct store *store;
   struct snapshot_writer *writer;
   struct run_table runs;
@@ -46,15 +49,19 @@ struct bench {
   pthread_mutex_t lock; /* what follows */
   pthread_cond_t changed;
   int n_in_flight, n_left, n_answers;
-  uint64_t answer_ns;
   double stall_s;
   uint64_t written_bytes;
 };
 
 /* What is printed. */
+struct spent {
+  double seconds, cpu_s, server_cpu_s;
+};
+
 struct figures {
   uint64_t state_bytes, first_bytes, second_bytes;
-  double first_s, second_s, step_s, copying_s, beside_s, stall_s, load_s, restore_s;
+  struct spent first, second, restore;
+  double step_s, copying_s, beside_s, stall_s, load_s;
   long before_kb, peak_kb, after_kb, load_peak_kb, restore_before_kb, restore_peak_kb;
 };
 
@@ -148,7 +155,6 @@ static void on_answer(void *user, uint64_t membership, const Weir__MemberMessage
   }
   if (written->is_last) {
     bench.n_answers++;
-    bench.answer_ns = clock_now_ns();
     bench.stall_s = written->stall_seconds;
     bench.written_bytes = written->written_bytes;
   }
@@ -186,19 +192,40 @@ static void snapshot_await(int n_answers) {
   pthread_mutex_unlock(&bench.lock);
 }
 
-static void measure_idle(struct figures *figures) {
-  uint64_t begin_ns = clock_now_ns();
+/* Of all threads of a process, user and system. */
+static double cpu_seconds(pid_t pid) {
+  struct timespec used = {0};
+  clockid_t clock;
+  if (clock_getcpuclockid(pid, &clock) == 0)
+    clock_gettime(clock, &used);
+  return (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
+}
+
+static struct spent spent_now(void) {
+  return (struct spent){.seconds = clock_seconds(clock_now_ns()),
+                        .cpu_s = cpu_seconds(getpid()),
+                        .server_cpu_s = bench.server ? cpu_seconds(bench.server) : 0};
+}
+
+static struct spent spent_since(const struct spent *begin) {
+  struct spent now = spent_now();
+  return (struct spent){now.seconds - begin->seconds, now.cpu_s - begin->cpu_s,
+                        now.server_cpu_s - begin->server_cpu_s};
+}
+
+static struct spent measure_checkpoint(int nth, uint64_t *written_bytes) {
+  struct spent begin = spent_now();
   snapshot_order(0);
-  snapshot_await(1);
-  figures->first_s = clock_seconds(bench.answer_ns - begin_ns);
-  figures->first_bytes = bench.written_bytes;
+  snapshot_await(nth);
+  *written_bytes = bench.written_bytes;
+  return spent_since(&begin);
+}
+
+static void measure_idle(struct figures *figures) {
+  figures->first = measure_checkpoint(1, &figures->first_bytes);
   for (uint32_t b = 0; b < bench.run->n_own; b += CHANGED_EVERY)
     *(float *)bench.run->blocks[b].current->data += 1;
-  begin_ns = clock_now_ns();
-  snapshot_order(0);
-  snapshot_await(2);
-  figures->second_s = clock_seconds(bench.answer_ns - begin_ns);
-  figures->second_bytes = bench.written_bytes;
+  figures->second = measure_checkpoint(2, &figures->second_bytes);
 }
 
 static void on_done(struct rpc_request *request, const struct err *err, const void *reply,
@@ -293,6 +320,7 @@ static void unload_run(void) {
 static void measure_restore(struct figures *figures) {
   struct restore restore = {.store = bench.store, .pause = never_pause};
   struct restored restored;
+  struct spent begin;
   struct err err = ERR_NONE;
   size_t size_bytes;
   uint64_t begin_ns, made_ns;
@@ -309,22 +337,30 @@ static void measure_restore(struct figures *figures) {
   malloc_trim(0);
   peak_reset();
   figures->restore_before_kb = memory_kb("VmRSS");
-  figures->restore_s = -clock_seconds(clock_now_ns());
+  begin = spent_now();
   if (restore_blocks(&restore, bench.run, &bench.manifest, &restored, &err))
     die(&err);
-  figures->restore_s += clock_seconds(clock_now_ns());
-  figures->load_s = clock_seconds(made_ns - begin_ns) + figures->restore_s;
+  figures->restore = spent_since(&begin);
+  figures->load_s = clock_seconds(made_ns - begin_ns) + figures->restore.seconds;
   figures->restore_peak_kb = memory_kb("VmHWM");
 }
 
+static void print_spent(const char *what, const struct spent *spent) {
+  printf("\"%s_s\":%.4f,\"%s_cpu_s\":%.4f,\"%s_server_cpu_s\":%.4f,", what, spent->seconds, what,
+         spent->cpu_s, what, spent->server_cpu_s);
+}
+
 static void print(const struct figures *figures, uint32_t n_blocks) {
-  printf("{\"state_bytes\":%llu,\"blocks\":%u,\"first_bytes\":%llu,\"first_s\":%.4f,\"second_bytes\":%llu,"
-         "\"second_s\":%.4f,\"step_s\":%.5f,\"copying_s\":%.5f,\"beside_s\":%.5f,\"stall_s\":%.6f,"
-         "\"load_s\":%.4f,\"restore_s\":%.4f,\"before_kb\":%ld,\"peak_kb\":%ld,\"after_kb\":%ld,"
-         "\"load_peak_kb\":%ld,\"restore_before_kb\":%ld,\"restore_peak_kb\":%ld}\n",
+  printf("{\"state_bytes\":%llu,\"blocks\":%u,\"first_bytes\":%llu,\"second_bytes\":%llu,",
          (unsigned long long)figures->state_bytes, n_blocks, (unsigned long long)figures->first_bytes,
-         figures->first_s, (unsigned long long)figures->second_bytes, figures->second_s, figures->step_s,
-         figures->copying_s, figures->beside_s, figures->stall_s, figures->load_s, figures->restore_s,
+         (unsigned long long)figures->second_bytes);
+  print_spent("first", &figures->first);
+  print_spent("second", &figures->second);
+  print_spent("restore", &figures->restore);
+  printf("\"step_s\":%.5f,\"copying_s\":%.5f,\"beside_s\":%.5f,\"stall_s\":%.6f,\"load_s\":%.4f,"
+         "\"before_kb\":%ld,\"peak_kb\":%ld,\"after_kb\":%ld,\"load_peak_kb\":%ld,\"restore_before_kb\":%ld,"
+         "\"restore_peak_kb\":%ld}\n",
+         figures->step_s, figures->copying_s, figures->beside_s, figures->stall_s, figures->load_s,
          figures->before_kb, figures->peak_kb, figures->after_kb, figures->load_peak_kb,
          figures->restore_before_kb, figures->restore_peak_kb);
 }
@@ -356,7 +392,8 @@ static void measure(struct rpc_server *server) {
     bench.channels[c] = rpc_channel_open(client, address, PEER_ANY);
   figures.state_bytes = state_bytes();
   measure_idle(&figures);
-  measure_steps(&figures);
+  if (bench.rounds > 0)
+    measure_steps(&figures);
   measure_restore(&figures);
   print(&figures, bench.run->n_own);
   for (int c = 0; c < 2; c++)
@@ -371,10 +408,11 @@ int main(int argc, char **argv) {
   struct snapshot_writer_options writer_options = {.tell = on_answer};
   struct rpc_server *server;
   struct err err = ERR_NONE;
-  bench.width = argc == 4 ? atoi(argv[2]) : 0;
-  bench.rounds = argc == 4 ? atoi(argv[3]) : 0;
-  if (bench.width < 1 || bench.rounds < 1 || bench.rounds > ROUNDS_MAX) {
-    fprintf(stderr, "usage: snapshot_bench URL WIDTH ROUNDS\n");
+  bench.width = argc >= 4 ? atoi(argv[2]) : 0;
+  bench.rounds = argc >= 4 ? atoi(argv[3]) : 0;
+  bench.server = argc == 5 ? atoi(argv[4]) : 0;
+  if (argc > 5 || bench.width < 1 || bench.rounds < 0 || bench.rounds > ROUNDS_MAX) {
+    fprintf(stderr, "usage: snapshot_bench URL WIDTH ROUNDS [PID]\n");
     return 2;
   }
   run_table_init(&bench.runs);

@@ -11,9 +11,9 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
-/* WRITERS: one hashes while the other waits for the store. WRITER_NICE: a busy machine trains first, and a
-   writer still gets a tenth of a core. */
-enum { ANSWER_BLOCKS_MAX = 4096, WRITERS = 2, WRITER_NICE = 10 };
+/* WRITERS: one hashes while the others wait for the store, which on a connection takes one block at a time.
+   WRITER_NICE: a busy machine trains first, and a writer still gets a twentieth of a core. */
+enum { ANSWER_BLOCKS_MAX = 4096, WRITERS = 4, WRITER_NICE = 13 };
 _Static_assert(STORE_PARTS_MAX >= 2 + MODE_BEFORE_MAX,
                "a content's buffers are parts of a block of the store");
 
@@ -45,6 +45,7 @@ struct snapshot {
 
 struct snapshot_writer {
   struct snapshot_writer_options options;
+  uint32_t batch_max; /* blocks that a thread takes at a time */
   pthread_t threads[WRITERS];
   pthread_mutex_t lock; /* what follows */
   pthread_cond_t changed;
@@ -62,6 +63,7 @@ static void snapshot_tell_written(const struct snapshot *snapshot);
 struct snapshot_writer *snapshot_writer_new(const struct snapshot_writer_options *options) {
   struct snapshot_writer *writer = mem_new(sizeof *writer);
   writer->options = *options;
+  writer->batch_max = (uint32_t)store_batch_max(options->store);
   pthread_mutex_init(&writer->lock, NULL);
   pthread_cond_init(&writer->changed, NULL);
   for (int t = 0; t < WRITERS; t++)
@@ -133,10 +135,10 @@ uint64_t snapshot_step(const struct snapshot *snapshot) {
 /* A batch is as large as it may be, or the last: what is pinned while others are not costs nothing, for no
    block leaves the version before all have come to it. */
 static bool snapshot_is_due_locked(const struct snapshot *snapshot) {
-  uint32_t left = snapshot->n_blocks - snapshot->n_taken;
+  uint32_t left = snapshot->n_blocks - snapshot->n_taken, most = snapshot->writer->batch_max;
   if (left == 0 && snapshot->n_blocks > 0)
-    return false; /* the rest is with the other thread */
-  return snapshot->n_pinned - snapshot->n_taken >= (left < STORE_BATCH_MAX ? left : STORE_BATCH_MAX);
+    return false; /* the rest is with other threads */
+  return snapshot->n_pinned - snapshot->n_taken >= (left < most ? left : most);
 }
 
 void snapshot_pin(struct snapshot *snapshot, uint32_t place, uint32_t block,
@@ -240,7 +242,7 @@ static uint32_t writer_take_batch_locked(struct snapshot_writer *writer, struct 
                                          struct pin *batch) {
   uint32_t n = snapshot->n_pinned - snapshot->n_taken;
   int i = 0;
-  n = n < STORE_BATCH_MAX ? n : STORE_BATCH_MAX;
+  n = n < writer->batch_max ? n : writer->batch_max;
   memcpy(batch, &snapshot->pins[snapshot->n_taken], n * sizeof *batch);
   snapshot->n_taken += n;
   while (writer->snapshots[i] != snapshot)

@@ -15,6 +15,7 @@
 #include "common/base/memory.h"
 #include "common/http/metrics_page.h"
 #include "common/manager/notify.h"
+#include "common/share/share_host.h"
 #include "server/coordinator/shell/service.h"
 #include "server/options.h"
 #include "server/parameters/parameters.h"
@@ -266,6 +267,7 @@ static void join_coordinator(struct process *process, const char *coordinator, c
   Weir__Hello hello = WEIR__HELLO__INIT;
   char host[256] = "unknown";
   char *fingerprint = mem_printf("build %s, libm %s", WEIR_BUILD, libm_hash());
+  char *shares_with = share_host();
   gethostname(host, sizeof host - 1);
   hello.role = WEIR__ROLE__SERVER;
   hello.host = host;
@@ -273,11 +275,13 @@ static void join_coordinator(struct process *process, const char *coordinator, c
   hello.address = (char *)address;
   hello.fingerprint = fingerprint;
   hello.memory_bytes = process->options.memory_bytes;
+  hello.share_host = shares_with;
   process->client = rpc_client_new(1, process->options.tls);
   if (process->options.security.is_insecure)
     rpc_client_set_insecure(process->client);
   parameters_join(process->parameters, process->client, coordinator, &hello);
   free(fingerprint);
+  free(shares_with);
 }
 
 static int address_announce(int fd, const char *address, struct err *err) {

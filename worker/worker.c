@@ -19,6 +19,7 @@
 #include "common/manager/notify.h"
 #include "common/orders/trace_order.h"
 #include "common/rpc/member.h"
+#include "common/share/share_host.h"
 #include "worker/collective/host.h"
 #include "worker/hosting.h"
 #include "worker/peers.h"
@@ -82,7 +83,7 @@ static void worker_join_cluster(struct worker *worker) {
   char *fingerprint =
       mem_printf("%s %s: %s%s%s, libm %s", WEIR_BUILD, device->backend->name, device->backend->fingerprint(),
                  *device->kind ? " on " : "", device->kind, libm_hash());
-  char *shm_host = host_name();
+  char *shm_host = host_name(), *shares_with = share_host();
   gethostname(host, sizeof host - 1);
   hello.role = WEIR__ROLE__WORKER;
   hello.host = host;
@@ -90,6 +91,7 @@ static void worker_join_cluster(struct worker *worker) {
   hello.device = (char *)device->name;
   hello.executors = (uint32_t)worker_executors(options);
   hello.shm_host = shm_host;
+  hello.share_host = shares_with;
   hello.confines = true;
   hello.labels = options->labels.list;
   hello.n_labels = options->labels.n;
@@ -107,6 +109,7 @@ static void worker_join_cluster(struct worker *worker) {
                                                          .user = worker});
   free(fingerprint);
   free(shm_host);
+  free(shares_with);
 }
 
 static int on_peer(void *user, const char *ticket, const char *holder, struct err *err) {

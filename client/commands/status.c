@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "client/cluster/connect.h"
 #include "client/command.h"
@@ -114,10 +115,23 @@ static void status_print_checkpoints(const Weir__RunInfo *info) {
     printf("store        %s\n", info->store_message);
 }
 
+/* An older coordinator does not say by which. */
+static void status_print_groups(const Weir__RunInfo *info) {
+  const char *wanted = info->spec && info->spec->train ? info->spec->train->collective : "";
+  output_clean(info->collective);
+  if (!*info->collective)
+    return;
+  printf("collective   %s%s", info->collective, strcmp(wanted, "auto") == 0 ? " (auto)" : "");
+  if (info->grouped_workers > 0)
+    printf(", %u workers in groups", info->grouped_workers);
+  putchar('\n');
+}
+
 static void status_print_cluster(const Weir__RunInfo *info) {
   char text[OUTPUT_TEXT_MAX];
   printf("servers      %u\n", info->servers);
   printf("workers      %u with %u executors\n", info->workers, info->executors);
+  status_print_groups(info);
   printf("model        %s parameters in %u blocks\n", output_count((double)info->parameters, text),
          info->blocks);
   mode_print(stdout, "mode         ", info->spec, info->parameters);

@@ -69,6 +69,9 @@ int spec_blame(const struct spec_source *source, struct err *err);
    for any other. */
 const Weir__Mixing *spec_mixing(const Weir__Transform *transform, const char **name);
 
+/* Whether train.collective names one that workers are to reduce by, as neither auto nor none does. */
+bool spec_names_collective(const Weir__TrainSpec *train);
+
 const char *spec_library_version(void); /* libyaml's, as linked */
 
 #endif

@@ -202,6 +202,10 @@ static int check_clipping(const Weir__TrainSpec *train, struct err *err) {
   return 0;
 }
 
+bool spec_names_collective(const Weir__TrainSpec *train) {
+  return strcmp(train->collective, "auto") != 0 && strcmp(train->collective, "none") != 0;
+}
+
 /* The backends that a collective names are the workers' (worker/collective/collective.def, weir-cuda.so). */
 static int check_computation(const Weir__TrainSpec *train, struct err *err) {
   const char *precision = train->precision, *collective = train->collective;
@@ -209,8 +213,9 @@ static int check_computation(const Weir__TrainSpec *train, struct err *err) {
       strcmp(precision, "tf32") != 0 && strcmp(precision, "bf16") != 0)
     return err_set(err, ERR_INVALID,
                    "train.precision: '%.60s' is not known (known: bf16, fp32, fp32-fast, tf32)", precision);
-  if (strcmp(collective, "none") != 0 && strcmp(collective, "nccl") != 0 && strcmp(collective, "shm") != 0)
-    return err_set(err, ERR_INVALID, "train.collective: '%.60s' is not known (known: nccl, none, shm)",
+  if (strcmp(collective, "auto") != 0 && strcmp(collective, "none") != 0 && strcmp(collective, "nccl") != 0 &&
+      strcmp(collective, "shm") != 0)
+    return err_set(err, ERR_INVALID, "train.collective: '%.60s' is not known (known: auto, nccl, none, shm)",
                    collective);
   return 0;
 }
@@ -261,7 +266,7 @@ static int check_stages(const Weir__WorkersSpec *workers, const Weir__TrainSpec 
   if (workers->n_cuts && workers->n_cuts + 1 != workers->stages)
     return err_set(err, ERR_INVALID, "workers.cuts: %zu of them make %zu stages, and workers.stages says %u",
                    workers->n_cuts, workers->n_cuts + 1, workers->stages);
-  if (workers->stages != 1 && strcmp(train->collective, "none") != 0)
+  if (workers->stages != 1 && spec_names_collective(train))
     return err_set(err, ERR_INVALID,
                    "workers.stages: a model in stages is trained without train.collective, which says %s",
                    train->collective);

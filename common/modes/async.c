@@ -4,8 +4,7 @@
    that is not over: so many steps a block has marks of. Version s is there once all of steps below s were
    applied; its weights may have updates of later steps, too, unless it is evaluated: no step from it on
    begins before it is there. Which updates a gradient misses depends on who is fast, so two runs differ. */
-#include <string.h>
-
+#include "common/agree/spec.h"
 #include "common/modes/sync.h"
 
 enum { WINDOW = 8, WINDOW_MAX = MODE_ROUNDS_MAX - 1 };
@@ -27,7 +26,7 @@ static int async_check(const Weir__RunSpec *spec, struct err *err) {
                    "block by itself: train.clip_value would do");
   if (train->average)
     return err_set(err, ERR_INVALID, "train.average: mode async keeps no average of the weights");
-  if (strcmp(train->collective, "none") != 0)
+  if (spec_names_collective(train))
     return err_set(err, ERR_INVALID,
                    "train.collective: %s adds what workers have computed, and in mode async nothing is added",
                    train->collective);

@@ -4,6 +4,7 @@
    their numbers, so there is one after each so many steps, and the run's last. */
 #include <string.h>
 
+#include "common/agree/spec.h"
 #include "common/modes/sync.h"
 
 static uint64_t local_boundary(const Weir__TrainSpec *train, uint64_t version) {
@@ -68,7 +69,7 @@ static int local_check(const Weir__RunSpec *spec, struct err *err) {
                    train->local->inner_state);
   if (train->average)
     return err_set(err, ERR_INVALID, "train.average: mode local keeps no average of the weights");
-  if (strcmp(train->collective, "none") != 0)
+  if (spec_names_collective(train))
     return err_set(err, ERR_INVALID,
                    "train.collective: mode local trains without it: a replica is computed "
                    "by one worker");

@@ -49,6 +49,7 @@ struct mode_def {
      computed from the newest weights that its worker has, of its step's version or a later one. A version
      then is what a block has once all of the steps before it were applied, whatever else was. */
   bool applies_units;
+  bool has_groups; /* workers of one host may reduce among themselves */
 
   /* The mode's own option, and what it cannot be together with. Errors: INVALID naming the key by its path.
      May be NULL. */

@@ -3,8 +3,7 @@
    bits on any cluster. The first K + 1 steps are computed from version 0, each from its own batch. As in
    `sync`, version s + 1 is made once, from version s and the parts of all microbatches. A worker may be K
    steps ahead of the slowest. */
-#include <string.h>
-
+#include "common/agree/spec.h"
 #include "common/modes/sync.h"
 
 static int ssp_check(const Weir__RunSpec *spec, struct err *err) {
@@ -15,7 +14,7 @@ static int ssp_check(const Weir__RunSpec *spec, struct err *err) {
                    MODE_BEFORE_MAX);
   if (train->staleness > MODE_BEFORE_MAX)
     return err_set(err, ERR_INVALID, "train.staleness: must be from 0 to %d", MODE_BEFORE_MAX);
-  if (strcmp(train->collective, "none") != 0)
+  if (spec_names_collective(train))
     return err_set(err, ERR_INVALID,
                    "train.mode: ssp is for workers that reduce by themselves, and train.collective says %s",
                    train->collective);

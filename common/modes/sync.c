@@ -38,6 +38,7 @@ static struct mode_bounds sync_bounds(const Weir__TrainSpec *train) {
 }
 
 const struct mode_def mode_sync = {.name = "sync",
+                                   .has_groups = true,
                                    .version = sync_version,
                                    .arrive = sync_arrive,
                                    .answer = sync_answer,

@@ -205,9 +205,9 @@ def test_what_a_cpu_cannot_do_is_refused_by_its_worker():
             assert f"train.{key} {value} needs GPUs, or train.deterministic: false" in done.stderr, done.stderr
         spec = small_spec(folder, train="  precision: tf32\n  deterministic: false\n")
         train(folder, spec, "admitted")
-        assert "computation    tf32, not deterministic; collective none" in weir("inspect", spec).stdout
+        assert "computation    tf32, not deterministic; collective auto" in weir("inspect", spec).stdout
         assert json.loads(weir("inspect", spec, "--json").stdout)["computation"] == {
-            "precision": "tf32", "deterministic": False, "collective": "none"}
+            "precision": "tf32", "deterministic": False, "collective": "auto"}
 
 
 def test_a_device_that_is_full_names_the_microbatch_that_fits():

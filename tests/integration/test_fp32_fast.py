@@ -130,7 +130,7 @@ def test_it_is_inspected_and_others_are_refused_by_key():
     with Folder() as folder:
         folder.model(*MODEL)
         spec = write_spec(folder, "fp32-fast")
-        assert "computation    fp32-fast, deterministic; collective none" in weir("inspect", spec).stdout
+        assert "computation    fp32-fast, deterministic; collective auto" in weir("inspect", spec).stdout
         for value in "fp32_fast", "fast", "FP32-FAST", "fp32-faster", "fp64", "''", "[fp32-fast]":
             done = subprocess.run([program("weir"), "inspect", spec, f"train.precision={value}"], capture_output=True,
                                   text=True, timeout=PATIENCE, check=False)

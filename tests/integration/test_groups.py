@@ -34,10 +34,13 @@ class Runs:
         self.folder.__exit__()
 
     def spec(self, microbatches, steps, collective="shm", workers=1, tail="", model="lenet.onnx"):
+        """collective None: without the key."""
         path = self.folder.small_spec(model, microbatches, steps, 5)
         with open(path) as file:
-            text = file.read().replace("train:\n", f"train:\n  collective: {collective}\n", 1)
-        path = self.folder.file(f"{collective.split()[0]}-{microbatches}-{steps}-{workers}.yaml",
+            text = file.read()
+        if collective:
+            text = text.replace("train:\n", f"train:\n  collective: {collective}\n", 1)
+        path = self.folder.file(f"{str(collective).split()[0]}-{microbatches}-{steps}-{workers}.yaml",
                                 f"{text}workers: {{min: {workers}}}\n{tail}")
         return path
 
@@ -118,6 +121,62 @@ def test_servers_get_one_gradient_a_node_and_step():
                     expected = [parts, parts + pulls, pushers * STEPS * model_bytes]
                     assert seen[collective] == expected or not nobody_was_late(cluster), (nodes, seen)
             shutil.rmtree(runs.folder.file("s"))
+
+
+def follow_at_gate(runs, cluster, collective, name):
+    """What `weir status` says of a run while it trains, and what the run comes to."""
+    cluster.gate.stop_at(5)
+    client, metrics = runs.follow(cluster, runs.spec(8, STEPS, collective, workers=2), name)
+    with client:
+        wait_for(lambda: newest_step(metrics) >= 2, "steps")
+        run = next(info["run"] for info in cluster.json("runs") if info["state"] == "running")
+        info = cluster.json("status", run)
+        text = weir("status", run, "--coordinator", cluster.address).stdout
+        cluster.gate.open()
+        finish(client)
+    line = re.search(r"^collective +(.*)$", text, re.MULTILINE).group(1)
+    return line, info["collective"], info.get("grouped_workers", 0), outcome(metrics)
+
+
+def test_by_default_a_group_is_made_where_blocks_travel_by_socket():
+    """As they do to a server on another host; this one was told to share no memory. The bits are those of no group."""
+    with Runs() as runs:
+        for number, (shm, default, says) in enumerate((("off", "shm", "shm (auto), 2 workers in groups"), ("on", "none", "none (auto)"))):
+            with Cluster(runs.folder, servers=0, workers=0, gate=Gate(runs.folder), store=f"file://{runs.folder.file(shm)}") as cluster:
+                cluster.add_server()
+                cluster.add_server(env={**os.environ, "WEIR_SHM": shm})
+                for _ in range(2):
+                    cluster.add_worker()
+                cluster.all_join()
+                for name, collective, expected in (("default", None, (says, default, 2 * (default == "shm"))),
+                                                   ("none", "none", ("none", "none", 0)),
+                                                   ("named", "shm", ("shm, 2 workers in groups", "shm", 2))):
+                    *found, result = follow_at_gate(runs, cluster, collective, f"{name}-{number}")
+                    assert tuple(found) == expected, (shm, name, found)
+                    assert result == runs.expected(8, STEPS), (shm, name)
+
+
+def test_a_group_of_the_default_ends_where_another_run_comes_to_its_worker():
+    with Runs() as runs, Cluster(runs.folder, servers=0, workers=0, gate=Gate(runs.folder)) as cluster:
+        cluster.add_server(env={**os.environ, "WEIR_SHM": "off"})
+        for _ in range(2):
+            cluster.add_worker(threads=2)
+        cluster.all_join()
+        cluster.gate.stop_at(10)
+        first, metrics = runs.follow(cluster, runs.spec(8, LONG_STEPS, None, workers=2), "first")
+        with first:
+            wait_for(lambda: newest_step(metrics) >= 2, "steps")
+            run = cluster.json("runs")[0]["run"]
+            assert cluster.json("status", run)["collective"] == "shm"
+            second, other = runs.follow(cluster, runs.spec(8, LONG_STEPS, None, workers=1), "second")
+            with second:
+                wait_for(lambda: newest_step(other) >= 0, "a run beside it")
+                wait_for(lambda: cluster.json("status", run)["collective"] == "none", "the group's end")
+                cluster.gate.open()
+                finish(second)
+            finish(first)
+        assert_recovered(metrics, runs.expected(8, LONG_STEPS))
+        assert_recovered(other, runs.expected(8, LONG_STEPS))
 
 
 def test_a_run_that_need_not_be_deterministic_has_the_collective_add():

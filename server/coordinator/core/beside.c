@@ -9,6 +9,7 @@
 #include "server/coordinator/core/line.h"
 #include "server/coordinator/quotas/budget.h"
 #include "server/coordinator/quotas/quota.h"
+#include "server/coordinator/shares/companions.h"
 #include "server/coordinator/shares/deal.h"
 #include "server/coordinator/state/candidates.h"
 #include "server/coordinator/state/state.h"
@@ -186,7 +187,7 @@ static struct benches benches_of(struct coordinator *coordinator, const struct b
       continue;
     place(&benches, bench, owner);
     benches.n_open -= is_open(bench);
-    bench->is_shut = has_stages(owner) || (first && first->group.number);
+    bench->is_shut = has_stages(owner) || (first && coordinator_is_bound(first));
     benches.n_open += is_open(bench);
   }
   return benches;

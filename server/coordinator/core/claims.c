@@ -11,6 +11,7 @@
 #include "server/coordinator/quotas/budget.h"
 #include "server/coordinator/recovery/recovery.h"
 #include "server/coordinator/runs/runs.h"
+#include "server/coordinator/shares/companions.h"
 #include "server/coordinator/shares/pools.h"
 #include "server/coordinator/shares/share.h"
 #include "server/coordinator/shares/shares.h"
@@ -306,7 +307,7 @@ static bool can_do_without(struct coordinator *coordinator, const struct seat *s
 /* All that the worker computes ends where the run is to have it. */
 static bool is_taken_whole(const struct run *run, const struct member *worker) {
   return beside_room(worker) < 2 || run->spec->workers->stages > 1 || loaded_has(&worker->crowded, run) ||
-         worker->seats[0]->run->spec->workers->stages > 1 || worker->seats[0]->group.number;
+         worker->seats[0]->run->spec->workers->stages > 1 || coordinator_is_bound(worker->seats[0]);
 }
 
 static bool may_take_whole(const struct coordinator *coordinator, const struct member *worker,

@@ -149,6 +149,7 @@ static struct member *member_new(struct coordinator *coordinator, uint64_t key, 
   member->device = text_copy_clean(hello->device, TEXT_MAX);
   member->holder = text_copy_clean(hello->holder, TEXT_MAX);
   member->shm_host = text_copy_clean(hello->shm_host, TEXT_MAX);
+  member->share_host = text_copy_clean(hello->share_host, TEXT_MAX);
   member->fingerprint = text_copy_clean(hello->fingerprint, FINGERPRINT_MAX);
   tenant_of_member(member->holder, member->tenant);
   coordinator->n_tied += *member->tenant != 0;

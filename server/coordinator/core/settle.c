@@ -180,6 +180,7 @@ static void load_servers(struct coordinator *coordinator, struct run *run) {
     run->servers[i].address = mem_strdup(chosen[i]->address);
     run->servers[i].host = mem_strdup(chosen[i]->host);
     run->servers[i].holder = mem_strdup(chosen[i]->holder);
+    run->servers[i].share_host = mem_strdup(chosen[i]->share_host);
     run->servers[i].member = chosen[i];
     run->servers[i].key = chosen[i]->key;
     run->servers[i].told_hold = coordinator_run_bound(run);

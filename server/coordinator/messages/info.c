@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/settle/spec_collective.h"
 #include "server/coordinator/state/event_log.h"
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/rate.h"
@@ -170,6 +171,22 @@ static double seconds_left(const struct run *run, const Weir__RunInfo *info) {
   return (double)(end - info->step) * run->plan.batch / info->samples_per_second;
 }
 
+/* Those that compute for it; a team is no group. */
+static void fill_workers(const struct run *run, Weir__RunInfo *info) {
+  bool is_running = info->state == WEIR__RUN_STATE__RUNNING;
+  for (int i = 0; i < run->n_seats; i++) {
+    const struct seat *seat = run->seats[i];
+    if (seat->state != SEAT_READY)
+      continue;
+    info->workers++;
+    info->executors += seat->executors;
+    info->grouped_workers += is_running && seat->group.number && !coordinator_is_staged(seat);
+  }
+  if (is_running)
+    info->collective = info->grouped_workers ? (char *)spec_collective(run->spec) : "none";
+  info->useful_executors = run->spec->train->microbatches;
+}
+
 void coordinator_info_fill(const struct coordinator *coordinator, const struct run *run, uint64_t now_ms,
                            Weir__RunInfo *info) {
   const struct plan *plan = &run->plan;
@@ -208,14 +225,7 @@ void coordinator_info_fill(const struct coordinator *coordinator, const struct r
   else if (run->step && seconds > 0) /* what was done twice counts once */
     info->samples_per_second = (double)(run->step - run->origin.step) * plan->batch / seconds;
   info->seconds_left = seconds_left(run, info);
-  for (int i = 0; i < run->n_seats; i++) {
-    const struct seat *seat = run->seats[i];
-    if (seat->state != SEAT_READY)
-      continue;
-    info->workers++;
-    info->executors += seat->executors;
-  }
-  info->useful_executors = run->spec->train->microbatches;
+  fill_workers(run, info);
   info->priority = run->spec->priority;
   info->weight = run->spec->workers->weight;
   info->share = run->claim.is_made ? run->claim.share : info->workers;

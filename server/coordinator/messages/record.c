@@ -117,8 +117,11 @@ static Weir__RunRecord *record_of(const struct coordinator *coordinator, const s
   record->reference = record_reference(arena, run);
   record->servers = coordinator_endpoints(arena, run);
   record->n_servers = run->is_load_due ? 0 : (size_t)run->n_servers;
-  for (size_t i = 0; i < record->n_servers; i++)
-    record->servers[i]->holder = arena_strdup(arena, run->servers[i].holder);
+  for (size_t i = 0; i < record->n_servers; i++) {
+    const struct run_server *server = &run->servers[i];
+    record->servers[i]->holder = arena_strdup(arena, server->holder);
+    record->servers[i]->share_host = arena_strdup(arena, server->share_host ? server->share_host : "");
+  }
   record->base_step = run->base_step;
   record->checkpoints = run->checkpoints;
   record->n_checkpoints = (size_t)run->n_checkpoints;

@@ -9,6 +9,7 @@
 
 #include "common/agree/tree.h"
 #include "common/base/log.h"
+#include "common/settle/spec_collective.h"
 #include "server/coordinator/quarantine/quarantine.h"
 #include "server/coordinator/state/groups_past.h"
 #include "server/coordinator/state/quarantines.h"
@@ -65,7 +66,7 @@ void coordinator_convict(struct coordinator *coordinator, struct run *run, const
 }
 
 static void accuse(struct coordinator *coordinator, struct run *run, struct accusation *accusation) {
-  bool is_known, may_be_group = strcmp(run->spec->train->collective, "none") != 0;
+  bool is_known, may_be_group = strcmp(spec_collective(run->spec), "none") != 0;
   const struct group_past *group =
       coordinator_group_in_view(run, accusation->worker, accusation->view, &is_known);
   struct words reason = {""};

@@ -46,6 +46,11 @@ void coordinator_server_kept(struct coordinator *coordinator, struct run *run, s
   server->key = member->key;
   free(server->host);
   server->host = mem_strdup(member->host);
+  if (!server->share_host || strcmp(server->share_host, member->share_host) != 0) {
+    free(server->share_host);
+    server->share_host = mem_strdup(member->share_host);
+    run->is_view_due = true; /* it may be another one's reason for groups */
+  }
   server->is_gone = false;
   server->told_hold = coordinator_run_bound(run);
   server->is_told_reached = false;

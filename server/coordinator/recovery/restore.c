@@ -201,6 +201,8 @@ static void restore_servers(struct coordinator *coordinator, struct run *run, co
     server->id = text_copy_clean(record->servers[i]->id, 255);
     server->address = text_copy_clean(record->servers[i]->address, 255);
     server->holder = text_copy_clean(record->servers[i]->holder, 255);
+    if (*record->servers[i]->share_host)
+      server->share_host = text_copy_clean(record->servers[i]->share_host, 255);
     server->is_loaded = true;
   }
   run->is_load_due = false;

@@ -5,6 +5,7 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "server/coordinator/messages/orders.h"
+#include "server/coordinator/shares/companions.h"
 #include "server/coordinator/shares/groups.h"
 #include "server/coordinator/shares/shares.h"
 #include "server/coordinator/state/assignment.h"
@@ -110,17 +111,6 @@ static void send_follower_views(struct coordinator *coordinator, struct run *run
   }
 }
 
-/* The host on which the worker may be in a group, where it computes nothing else; NULL: it goes alone. GPUs
- * reduce among themselves. */
-static const char *host_of(const struct run *run, const struct seat *seat) {
-  const char *collective = run->spec->train->collective;
-  bool is_gpu = strncmp(seat->worker->device, "cuda", 4) == 0;
-  if (strcmp(collective, "none") == 0 || (strcmp(collective, "nccl") == 0 && !is_gpu) ||
-      !*seat->worker->shm_host || seat->worker->n_seats > 1 || seat->executors < seat->worker->executors)
-    return NULL;
-  return seat->worker->shm_host;
-}
-
 struct seat **coordinator_ready_seats(const struct coordinator *coordinator, const struct run *run, int *n) {
   struct arena *arena = &coordinator->actions->arena;
   size_t capacity = (size_t)run->n_seats;
@@ -134,7 +124,7 @@ struct seat **coordinator_ready_seats(const struct coordinator *coordinator, con
     if (seat->state != SEAT_READY)
       continue;
     joined[*n] = seat;
-    hosts[(*n)++] = host_of(run, seat);
+    hosts[(*n)++] = coordinator_group_host(seat);
   }
   groups_order(hosts, *n, order);
   for (int i = 0; i < *n; i++)
@@ -145,9 +135,9 @@ struct seat **coordinator_ready_seats(const struct coordinator *coordinator, con
 
 /* With whom the worker makes a group: those with the same name. NULL: it goes alone. A team is a group whose
    members have the same microbatches; its name is that of its first member, which is in no other. */
-static const char *companions_of(const struct run *run, struct seat *const *seats, int at) {
+static const char *companions_of(struct seat *const *seats, int at) {
   if (!coordinator_is_staged(seats[at]))
-    return seats[at]->group_failures < GROUP_FAILURES_MAX ? host_of(run, seats[at]) : NULL;
+    return seats[at]->group_failures < GROUP_FAILURES_MAX ? coordinator_group_host(seats[at]) : NULL;
   while (seats[at]->stages.begin > 0)
     at--;
   return seats[at]->worker->id;
@@ -157,9 +147,8 @@ static void make_groups(const struct coordinator *coordinator, struct run *run, 
                         int n) {
   struct group_worker *list = arena_new(&coordinator->actions->arena, (size_t)n * sizeof *list);
   for (int i = 0; i < n; i++)
-    list[i] = (struct group_worker){.host = companions_of(run, seats, i),
-                                    .microbatches = seats[i]->microbatches,
-                                    .grouping = seats[i]->group};
+    list[i] = (struct group_worker){
+        .host = companions_of(seats, i), .microbatches = seats[i]->microbatches, .grouping = seats[i]->group};
   groups_number(list, n, &run->groups_seen);
   for (int i = 0; i < n; i++)
     seats[i]->group = list[i].grouping;

@@ -53,6 +53,7 @@ void coordinator_member_free(struct member *member) {
   free(member->address);
   free(member->device);
   free(member->shm_host);
+  free(member->share_host);
   free(member->holder);
   labels_free(&member->labels);
   free(member->fingerprint);

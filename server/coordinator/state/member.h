@@ -26,7 +26,8 @@ struct member {
   char *holder;                /* the URI of its certificate; empty without TLS */
   char tenant[CERT_WORD_SIZE]; /* workers: whose runs alone it is given; empty: those of all */
   char *shm_host;              /* workers: equal for those that can share memory; empty: unknown */
-  struct labels labels;        /* workers */
+  char *share_host;     /* equal for those that read each other's blocks in memory; empty: with nobody */
+  struct labels labels; /* workers */
   uint32_t pid, executors;
   uint64_t joined; /* grows from member to member */
   uint64_t joined_ms, heard_ms;

@@ -109,6 +109,7 @@ void coordinator_run_free_servers(struct run *run) {
     free(run->servers[i].id);
     free(run->servers[i].address);
     free(run->servers[i].host);
+    free(run->servers[i].share_host);
     free(run->servers[i].holder);
   }
   free(run->servers);

@@ -22,6 +22,7 @@ struct run_server {
   char *id, *address;
   char *host;            /* NULL: not known, of a former coordinator's time */
   char *holder;          /* the URI of its certificate; empty without TLS */
+  char *share_host;      /* as a member's; NULL: not known, of a former coordinator's time */
   struct member *member; /* NULL: lost */
   uint64_t key;          /* of its membership, the last one if it is lost */
   uint32_t blocks;

@@ -60,6 +60,7 @@ void process_join(struct world *w, struct process *process) {
   hello.executors = executors_of(w, process);
   hello.device = liars_device(process);
   hello.shm_host = process->slot == PROCESSES - 1 ? "another" : "node";
+  hello.share_host = process->slot == 0 ? "elsewhere" : "node";
   hello.fingerprint = "build";
   hello.id = process->id;
   hello.term = process->term;

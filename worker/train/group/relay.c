@@ -4,12 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/agree/spec.h"
 #include "common/base/log.h"
+#include "common/settle/spec_collective.h"
 #include "worker/backend/plugin.h"
 #include "worker/train/group/relay_state.h"
 
 /* ARRAY_ALIGN: elements; NCCL is fastest where arrays begin as allocations do. */
 enum { DIGITS = 4, DIGIT_BITS = 16, ARRAY_ALIGN = 64 };
+
+/* Where sums need not be in the order of the tree, a collective that the spec names may add in any. What auto
+   chooses changes no bit. */
+static bool may_add_in_any_order(const struct run *run) {
+  const Weir__TrainSpec *train = run->loaded.spec->train;
+  return !train->deterministic && spec_names_collective(train);
+}
 
 static int open_collective(struct relay *relay, const char *what, bool (*is_cancelled)(void *run),
                            struct collective **out, struct err *err) {
@@ -20,7 +29,7 @@ static int open_collective(struct relay *relay, const char *what, bool (*is_canc
                                        .rank = group->rank,
                                        .size = group->size,
                                        .device = relay->device,
-                                       .is_fast = !run->loaded.spec->train->deterministic,
+                                       .is_fast = may_add_in_any_order(run),
                                        .timeout_ms = run->options.meeting_ms,
                                        .is_cancelled = is_cancelled,
                                        .user = run};
@@ -28,14 +37,12 @@ static int open_collective(struct relay *relay, const char *what, bool (*is_canc
   return relay->def->open(&options, out, err);
 }
 
-/* Where sums need not be in the order of the tree, and the group's are one part, the collective makes them.
- */
+/* Where the collective may add, and the group's sums are one part, it makes them. */
 static void find_parts(struct relay *relay) {
   uint32_t microbatches = relay->run->loaded.plan.microbatches;
   uint32_t begin = relay->group.ranges[0].begin, end = relay->group.ranges[relay->group.size - 1].end;
   struct tree_node cover[TREE_COVER_MAX];
-  relay->is_reduced =
-      tree_cover(begin, end, microbatches, cover) == 1 && !relay->run->loaded.spec->train->deterministic;
+  relay->is_reduced = tree_cover(begin, end, microbatches, cover) == 1 && may_add_in_any_order(relay->run);
   relay->whole = cover[0];
   for (int rank = 0; rank < relay->group.size; rank++) {
     struct task_range range = relay->group.ranges[rank];
@@ -105,7 +112,7 @@ int relay_open(struct run *run, bool (*is_cancelled)(void *run), struct relay **
   const struct model *model = run->loaded.model;
   const struct group *group = &run->group;
   struct relay *relay;
-  const struct collective_def *def = find_collective(run->loaded.spec->train->collective, err);
+  const struct collective_def *def = find_collective(spec_collective(run->loaded.spec), err);
   if (!def)
     return err->code;
   if (def->is_on_device && !run->options.backend->memory)

@@ -76,7 +76,7 @@ static void a_good_spec_is_read_whole(void **state) {
   assert_true(copy->train->optimizer->lr == 0.05 && copy->train->optimizer->nesterov);
   assert_string_equal(copy->train->mode, "sync");
   assert_string_equal(copy->train->precision, "fp32");
-  assert_string_equal(copy->train->collective, "none");
+  assert_string_equal(copy->train->collective, "auto");
   assert_true(copy->train->deterministic);
   assert_string_equal(copy->train->schedule->name, "constant");
   assert_int_equal(copy->workers->min, 1);
@@ -144,7 +144,7 @@ static void a_value_out_of_range_is_named(void **state) {
   refuse("epochs: 2.5", "epochs: 2\n  precision: fp16",
          "train.precision: 'fp16' is not known (known: bf16, ");
   refuse("epochs: 2.5", "epochs: 2\n  collective: gloo",
-         "train.collective: 'gloo' is not known (known: nccl");
+         "train.collective: 'gloo' is not known (known: auto, nccl");
 }
 
 static void a_run_is_held_and_evaluated_at_versions_that_there_are(void **state) {

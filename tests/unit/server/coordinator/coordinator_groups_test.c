@@ -191,6 +191,91 @@ static void news_of_a_group_by_who_is_not_in_it_is_ignored(void **state) {
   assert_int_equal(f->told[W5].group, 0);
 }
 
+/* Where a member reads others' blocks in memory; NULL: an older program, or one that shares none. */
+static void joins_sharing(struct core_fixture *f, uint64_t key, const char *share, const char *device) {
+  Weir__Hello hello = WEIR__HELLO__INIT;
+  bool is_server = key < W1;
+  char address[32];
+  snprintf(address, sizeof address, "host:%d", (int)key);
+  hello.role = is_server ? WEIR__ROLE__SERVER : WEIR__ROLE__WORKER;
+  hello.host = "host";
+  hello.pid = (uint32_t)key;
+  hello.address = is_server ? address : "";
+  hello.device = (char *)device;
+  hello.executors = is_server ? 0 : 2;
+  hello.fingerprint = "build-1";
+  hello.shm_host = is_server ? "" : "a";
+  hello.share_host = share ? (char *)share : "";
+  says_hello(f, key, &hello);
+}
+
+/* Two workers of one host train by auto, and the servers share memory with others so. */
+static void start_by_auto(struct core_fixture *f, const char *const servers[2], const char *workers,
+                          const char *device) {
+  for (uint64_t i = 0; i < 2; i++)
+    joins_sharing(f, S1 + i, servers[i], "");
+  for (uint64_t i = 0; i < 2; i++)
+    joins_sharing(f, W1 + i, workers, device);
+  user_submits(f, RUN, 2, 0);
+  for (uint64_t i = 0; i < 2; i++)
+    worker_loads(f, W1 + i, RUN);
+  for (uint64_t i = 0; i < 2; i++)
+    server_loads(f, S1 + i, RUN);
+  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
+}
+
+static void assert_grouped(struct core_fixture *f, bool are_grouped) {
+  Weir__RunInfo info = info_of_run(f, RUN);
+  assert_int_equal(f->told[W1].group != 0, are_grouped);
+  assert_int_equal(f->told[W1].group, f->told[W2].group);
+  assert_string_equal(info.collective, are_grouped ? "shm" : "none");
+  assert_int_equal(info.grouped_workers, are_grouped ? 2 : 0);
+}
+
+static void by_auto_workers_that_share_memory_with_all_servers_go_alone(void **state) {
+  struct core_fixture *f = *state;
+  start_by_auto(f, (const char *const[]){"m", "m"}, "m", "cpu");
+  assert_grouped(f, false);
+}
+
+static void by_auto_a_server_elsewhere_is_a_reason_for_a_group(void **state) {
+  struct core_fixture *f = *state;
+  start_by_auto(f, (const char *const[]){"m", "elsewhere"}, "m", "cpu");
+  assert_grouped(f, true);
+}
+
+static void by_auto_a_server_that_shares_no_memory_is_elsewhere(void **state) {
+  struct core_fixture *f = *state;
+  start_by_auto(f, (const char *const[]){"m", NULL}, "m", "cpu");
+  assert_grouped(f, true);
+}
+
+static void by_auto_workers_that_share_no_memory_and_gpus_go_alone(void **state) {
+  struct core_fixture *f = *state;
+  start_by_auto(f, (const char *const[]){"elsewhere", "elsewhere"}, NULL, "cpu");
+  assert_grouped(f, false);
+  core_teardown(state);
+  core_setup(state);
+  f = *state;
+  start_by_auto(f, (const char *const[]){"elsewhere", "elsewhere"}, "m", "cuda:0");
+  assert_grouped(f, false);
+}
+
+static void a_group_of_auto_ends_where_another_run_gets_a_seat_and_comes_back(void **state) {
+  struct core_fixture *f = *state;
+  static const char OTHER[] = "mlp-bbbbbb";
+  start_by_auto(f, (const char *const[]){"elsewhere", "elsewhere"}, "m", "cpu");
+  assert_grouped(f, true);
+  user_submits(f, OTHER, 1, 1);
+  worker_loads(f, W1, OTHER);
+  for (uint64_t i = 0; i < 2; i++)
+    server_loads(f, S1 + i, OTHER);
+  assert_state(f, OTHER, WEIR__RUN_STATE__RUNNING);
+  assert_grouped(f, false);
+  user_cancels(f, OTHER);
+  assert_grouped(f, true);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, core_setup, core_teardown)
   const struct CMUnitTest tests[] = {
@@ -203,6 +288,11 @@ int main(void) {
       TEST(groups_that_failed_are_tried_again_after_ever_longer_pauses),
       TEST(news_of_a_group_of_another_term_or_incarnation_is_ignored),
       TEST(news_of_a_group_by_who_is_not_in_it_is_ignored),
+      TEST(by_auto_workers_that_share_memory_with_all_servers_go_alone),
+      TEST(by_auto_a_server_elsewhere_is_a_reason_for_a_group),
+      TEST(by_auto_a_server_that_shares_no_memory_is_elsewhere),
+      TEST(by_auto_workers_that_share_no_memory_and_gpus_go_alone),
+      TEST(a_group_of_auto_ends_where_another_run_gets_a_seat_and_comes_back),
   };
 #undef TEST
   log_set_level(LOG_ERROR);

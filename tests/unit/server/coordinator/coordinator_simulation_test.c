@@ -304,6 +304,7 @@ static void world_turn(struct world *w) {
 static void world_init(struct world *w, uint64_t seed) {
   static const char *const checkpoints[] = {"every_steps: 7", "every_seconds: 2",
                                             "every_steps: 9, keep_best: accuracy", "every_seconds: 1000000"};
+  static const char *const collectives[] = {"shm", "none", "shm", "auto"};
   int steps = seed % 8 == 7 ? 0 : STEPS; /* some only evaluate */
   struct err err = ERR_NONE;
   char text[1024];
@@ -312,7 +313,7 @@ static void world_init(struct world *w, uint64_t seed) {
            "data: {train: {format: idx, images: i, labels: l}, eval: {format: idx, images: i, labels: l}}\n"
            "train: {steps: %d, batch: %d, microbatches: 4, collective: %s, optimizer: {name: sgd, lr: 0.1}}\n"
            "%scheckpoint: {%s, keep: %llu}\nworkers: {min: %llu}\n",
-           steps, BATCH, seed % 4 == 1 ? "none" : "shm", seed % 3 ? "" : "eval: {every_steps: 3}\n",
+           steps, BATCH, collectives[seed % 4], seed % 3 ? "" : "eval: {every_steps: 3}\n",
            checkpoints[seed % 4], (unsigned long long)(1 + seed % 3), (unsigned long long)(1 + seed % 2));
   *w = (struct world){.seed = seed, .now_ms = 1000};
   assert_int_equal(spec_read("spec", text, strlen(text), &w->spec, &err), 0);

@@ -90,7 +90,7 @@ def torch_run(drawn, dtype, is_autocast=False):
         samples = [torch.tensor(column[step * BATCH:(step + 1) * BATCH]) for column in drawn.columns.values()]
         samples = [sample.to(dtype) if sample.is_floating_point() else sample for sample in samples]
         for group in optimizer.param_groups:
-            group["lr"] = drawn.lr * min(1, (step + 1) / WARMUP)
+            group["lr"] = drawn.lr * min(1, (step + 1) / (WARMUP if drawn.steps > 1 else 1))
         optimizer.zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=is_autocast):
             output = module(*samples[:-1])
@@ -124,7 +124,7 @@ train:
   batch: {BATCH}
   precision: {precision}
   optimizer: {{lr: {drawn.lr}, momentum: 0.9}}
-  schedule: {{name: constant, warmup_steps: {min(WARMUP, drawn.steps - 1)}}}
+  schedule: {{name: constant, warmup_steps: {WARMUP if drawn.steps > 1 else 0}}}
 """)
     subprocess.run([weir, "train", spec, "--workers", "1", "--threads", "1", "--force", "--out", out], check=True,
                    stdout=subprocess.DEVNULL)

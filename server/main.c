@@ -13,6 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
+#include "common/compress/compressor.h"
 #include "common/http/metrics_page.h"
 #include "common/manager/notify.h"
 #include "common/share/share_host.h"
@@ -270,6 +271,7 @@ static void join_coordinator(struct process *process, const char *coordinator, c
   char *shares_with = share_host();
   gethostname(host, sizeof host - 1);
   hello.role = WEIR__ROLE__SERVER;
+  hello.compressors = (char **)compressor_names(&hello.n_compressors);
   hello.host = host;
   hello.pid = (uint32_t)getpid();
   hello.address = (char *)address;

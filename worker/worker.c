@@ -15,6 +15,7 @@
 #include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/base/message.h"
+#include "common/compress/compressor.h"
 #include "common/http/metrics_page.h"
 #include "common/manager/notify.h"
 #include "common/orders/trace_order.h"
@@ -93,6 +94,7 @@ static void worker_join_cluster(struct worker *worker) {
   hello.shm_host = shm_host;
   hello.share_host = shares_with;
   hello.confines = true;
+  hello.compressors = (char **)compressor_names(&hello.n_compressors);
   hello.labels = options->labels.list;
   hello.n_labels = options->labels.n;
   if (worker->peers)

@@ -4,6 +4,9 @@
 #include <math.h>
 
 #include "common/base/err.h"
+#include "common/base/vector_variants.h"
+
+#define COUNTER_STEP 0x9e3779b97f4a7c15u
 
 static uint64_t bits_mix(uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -12,7 +15,7 @@ static uint64_t bits_mix(uint64_t z) {
 }
 
 uint64_t random_bits(uint64_t key, uint64_t index) {
-  return bits_mix(key + (index + 1) * 0x9e3779b97f4a7c15u);
+  return bits_mix(key + (index + 1) * COUNTER_STEP);
 }
 
 uint64_t random_key(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
@@ -21,6 +24,12 @@ uint64_t random_key(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
 
 float random_uniform(uint64_t key, uint64_t index) {
   return (float)(random_bits(key, index) >> 40) * 0x1p-24f;
+}
+
+VECTOR_VARIANTS
+void random_uniforms(uint64_t key, uint64_t index, float *out, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++)
+    out[i] = (float)(int32_t)(bits_mix(key + (index + i + 1) * COUNTER_STEP) >> 40) * 0x1p-24f;
 }
 
 double random_normal(uint64_t key, uint64_t index) {

@@ -13,6 +13,8 @@ uint64_t random_bits(uint64_t key, uint64_t index);
 
 /* Uniform in [0, 1) with 24 bits: exact in f32. */
 float random_uniform(uint64_t key, uint64_t index);
+/* The same of `index` and the n - 1 after it: out f32[n]. */
+void random_uniforms(uint64_t key, uint64_t index, float *out, uint32_t n);
 
 /* Normal with mean 0 and standard deviation 1, by Box and Muller's transform of the key's uniform values
    2 * index and 2 * index + 1. */

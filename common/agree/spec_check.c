@@ -7,6 +7,7 @@
 #include "common/agree/patterns.h"
 #include "common/agree/plan.h"
 #include "common/agree/spec.h"
+#include "common/agree/spec_compression.h"
 #include "common/agree/spec_local.h"
 #include "common/agree/tree.h"
 #include "common/base/memory.h"
@@ -465,7 +466,7 @@ int spec_check(Weir__RunSpec *spec, struct err *err) {
   add_defaults(spec);
   if (check_checkpoint(spec->checkpoint, spec->eval, spec_evaluates(spec), err))
     return err->code;
-  if (check_workers(spec->workers, err))
+  if (check_workers(spec->workers, err) || check_stages(spec->workers, spec->train, err))
     return err->code;
-  return check_stages(spec->workers, spec->train, err);
+  return spec->train->compression ? spec_compression_check(spec, err) : 0;
 }

@@ -8,7 +8,7 @@
 
 /* Whether the checks of a spec let it name a collective. */
 static bool may_name_one(const Weir__RunSpec *spec) {
-  return mode_of(spec).def->has_groups && spec->workers->stages == 1;
+  return mode_of(spec).def->has_groups && spec->workers->stages == 1 && !spec->train->compression;
 }
 
 const char *spec_collective(const Weir__RunSpec *spec) {

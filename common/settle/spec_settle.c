@@ -2,6 +2,7 @@
 #include "common/settle/spec_settle.h"
 
 #include "common/agree/spec.h"
+#include "common/compress/compression.h"
 #include "common/modes/mode.h"
 #include "common/optim/schedule.h"
 #include "common/optim/update_rule.h"
@@ -26,11 +27,15 @@ int spec_settle(Weir__RunSpec *spec, struct err *err) {
   if (update_rules_settle(train, err) || schedule_settle(train->schedule, err) ||
       schedule_check_optimizer(train->schedule, train->optimizer, err))
     return err->code;
-  return mode_check(spec, err) ? (int)err->code : check_sums(spec, err);
+  if (mode_check(spec, err) || check_sums(spec, err))
+    return err->code;
+  return compression_check(train, err);
 }
 
 int spec_settle_steps(Weir__RunSpec *spec, struct err *err) {
-  return spec->train->local ? spec_settle(spec, err) : mode_check(spec, err);
+  if (spec->train->local)
+    return spec_settle(spec, err);
+  return mode_check(spec, err) ? (int)err->code : compression_check(spec->train, err);
 }
 
 int spec_settle_check(const Weir__RunSpec *spec, struct err *err) {

@@ -84,13 +84,34 @@ static int check_row(const struct hosted_block *block, const Weir__PushRequest *
 }
 
 /* An evaluation's row has a size of its own. */
-static int check_size(const struct hosted_block *block, const Weir__PushRequest *push, size_t size_bytes,
-                      struct err *err) {
+static int check_plain_size(const struct hosted_block *block, const Weir__PushRequest *push,
+                            size_t size_bytes, struct err *err) {
   uint32_t elems = push->evaluation ? block->run->eval_row_elems : block->part_elems;
   if (size_bytes == elems * sizeof(float))
     return 0;
   return err_set(err, ERR_INVALID, "%zu bytes of data, but %s %u elements are %zu bytes", size_bytes,
                  push->evaluation ? "an evaluation row's" : "its", elems, elems * sizeof(float));
+}
+
+/* The node is one. */
+static int check_form(const struct hosted_block *block, const Weir__PushRequest *push, size_t size_bytes,
+                      struct err *err) {
+  const struct compression *compression = &block->run->compression;
+  enum sum_form form = SUM_IS_PLAIN;
+  size_t compressed_bytes;
+  if (block->kind == BLOCK_PARAMETERS)
+    form = compression_form(compression, (struct tree_node){push->first, push->level});
+  if (form == SUM_IS_PLAIN)
+    return check_plain_size(block, push, size_bytes, err);
+  if (form == SUM_IS_TOO_HIGH)
+    return err_set(err, ERR_INVALID,
+                   "first %u, level %u: sums are sent in %s from level %u, and none from above it",
+                   push->first, push->level, compression->gradients->name, compression->level);
+  compressed_bytes = compressor_bytes(compression->gradients, block->elems);
+  if (size_bytes == compressed_bytes)
+    return 0;
+  return err_set(err, ERR_INVALID, "%zu bytes of data, but its %u elements are %zu bytes in %s", size_bytes,
+                 block->elems, compressed_bytes, compression->gradients->name);
 }
 
 static int check_push(const struct hosted_block *block, const Weir__PushRequest *push, size_t size_bytes,
@@ -99,12 +120,13 @@ static int check_push(const struct hosted_block *block, const Weir__PushRequest 
   struct tree_node node = {push->first, push->level};
   if (push->evaluation && block->kind != BLOCK_STATISTICS)
     return err_set(err, ERR_INVALID, "it is no statistics block: nothing of it is evaluated");
-  if ((block->kind == BLOCK_STATISTICS && check_row(block, push, err)) ||
-      check_size(block, push, size_bytes, err))
+  if (block->kind == BLOCK_STATISTICS && check_row(block, push, err))
     return err->code;
   if (!push->evaluation && !tree_node_is_valid(node, plan_units(plan)))
     return err_set(err, ERR_INVALID, "first %u, level %u is no node of the tree over %u %s", push->first,
                    push->level, plan_units(plan), plan->replicas ? "replicas" : "microbatches");
+  if (check_form(block, push, size_bytes, err))
+    return err->code;
   if (push->step >= plan->steps && (!push->evaluation || push->wait))
     return err_set(err, ERR_INVALID, "nothing follows version %llu, the run's last is %llu",
                    (unsigned long long)push->step, (unsigned long long)plan->steps);
@@ -161,6 +183,10 @@ struct payload {
   struct share *share;        /* a reference, or NULL */
 };
 
+static size_t payload_bytes(const struct payload *payload) {
+  return rpc_bytes_size(payload->bytes) + payload->shared.size_bytes;
+}
+
 static void payload_fini(struct payload *payload) {
   rpc_bytes_free(payload->bytes);
   shared_bytes_put(&payload->shared);
@@ -191,8 +217,7 @@ static struct hosted_block *find_pushed(const struct rpc_call *rpc, struct hoste
   if (!block)
     return NULL;
   if (find_shared(rpc, run, push, payload, err) == 0 &&
-      check_push(block, push, payload->bytes ? rpc_bytes_size(payload->bytes) : payload->shared.size_bytes,
-                 err) == 0)
+      check_push(block, push, payload_bytes(payload), err) == 0)
     return block;
   err_prefix(err, "run '%s': block %u of step %llu", run->id, push->block, (unsigned long long)push->step);
   return NULL;
@@ -227,7 +252,7 @@ static void service_on_push(struct rpc_call *rpc, const void *message, struct rp
   metric_add(METRIC_PUSHES, 1);
   if (run)
     block = find_pushed(rpc, run, push, &payload, &err);
-  metric_add(METRIC_SERVER_RECEIVED, rpc_bytes_size(bytes) + payload.shared.size_bytes);
+  metric_add(METRIC_SERVER_RECEIVED, payload_bytes(&payload));
   if (!block) {
     metric_add_code(METRIC_PUSHES_REFUSED, err.code);
     payload_fini(&payload);
@@ -237,7 +262,7 @@ static void service_on_push(struct rpc_call *rpc, const void *message, struct rp
   }
   call = push_call_new(rpc, block, push, &payload);
   if (!push->evaluation)
-    hosted_block_count(block, true, call->part.shared);
+    hosted_block_count(block, true, payload_bytes(&payload), call->part.shared);
   hosted_run_put(run);
   service_hand_over(call, rpc);
 }

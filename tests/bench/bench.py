@@ -2,8 +2,8 @@
 """`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
 the same run. With names of parts, only those: training, engine, optimizers, data, data-plane, checkpoints, collective,
 groups, turns, starts, fork, crowd, shares, coordinator, dashboard, tls, straggler, memory, recompute, pipeline, precision, forms;
-only by their names redis, waiting, modes, late, late-accuracy, async-accuracy, bf16-accuracy, search, trials, tune, sweep-stop, external, stage-memory, stage-death and
-large
+only by their names redis, waiting, modes, compression, late, late-accuracy, async-accuracy, bf16-accuracy, search, trials, tune,
+sweep-stop, external, stage-memory, stage-death and large
 (`make bench LARGE=1`).
 
 Machines are noisy: rounds alternate between the sides (rounds.py), and medians and ratios are what to quote. PyTorch's side
@@ -15,6 +15,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests", "integration"))
 import checkpoints  # noqa: E402
+import compression  # noqa: E402
 import crowd  # noqa: E402
 import ddp  # noqa: E402
 import examples  # noqa: E402
@@ -108,8 +109,8 @@ PARTS = {"training": ddp.main, "engine": bench_engine, "optimizers": bench_optim
          "straggler": straggler.main, "memory": memory.main, "recompute": bench_recompute, "pipeline": bench_pipeline,
          "precision": precision.main, "forms": bench_forms,
          "search": bench_search, "sweep-stop": sweep_stop.main, "trials": trials.main,
-         "tune": tune.main, "waiting": waiting.main, "modes": modes.main, "late": late.main, "late-accuracy": late.accuracies, "async-accuracy": late.async_accuracies,
-         "bf16-accuracy": examples.main,
+         "tune": tune.main, "waiting": waiting.main, "modes": modes.main, "compression": compression.main,
+         "late": late.main, "late-accuracy": late.accuracies, "async-accuracy": late.async_accuracies, "bf16-accuracy": examples.main,
          "external": external.main, "stage-memory": stage_memory.main, "stage-death": stage_death.main,
          "redis": checkpoints.redis_alone, "large": checkpoints.bench_large}
 

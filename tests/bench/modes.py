@@ -1,5 +1,6 @@
 """The modes beside each other, `make bench PARTS=modes`: samples/s with a worker that freezes now and then, and over a slow link,
 with what travels over it."""
+import collections
 import heapq
 import os
 import re
@@ -15,7 +16,8 @@ INNER = 20
 LOCAL = "  mode: local\n  local: {{replicas: 2, inner_steps: {}, inner_state: {}}}\n"
 MODES = {"sync": "", "ssp 1": late.mode(1), "ssp 4": late.mode(4), f"local, {INNER} steps": LOCAL.format(INNER, "reset"),
          "the same, kept": LOCAL.format(INNER, "kept"), "async": late.mode(late.ASYNC)}
-MBIT, DELAY_SECONDS = 50, 0.02
+Link = collections.namedtuple("Link", "mbit delay_seconds")
+LINK = Link(50, 0.02)
 CHUNK_BYTES = 16384
 STEPS, WARM_STEPS = 60, 20  # over the link; the first are not measured
 UNLOADED = re.compile(r"run_unloaded run=\S+ .* gradient_bytes=(\d+) weights=\d+ weight_bytes=(\d+) ")
@@ -30,22 +32,24 @@ class Direction:
 
     def move(self):
         data = self.source.recv(CHUNK_BYTES)
-        self.link.free = max(self.link.free, time.monotonic()) + len(data) * 8 / (MBIT * 1e6)
-        return self.link.free + DELAY_SECONDS, data
+        self.link.free = max(self.link.free, time.monotonic()) + len(data) * 8 / (self.link.kind.mbit * 1e6)
+        return self.link.free + self.link.kind.delay_seconds, data
 
 
 class Way:
     """One direction of the link: when it is free again."""
-    free = 0.0
+
+    def __init__(self, kind):
+        self.kind, self.free = kind, 0.0
 
 
 class SlowLink:
-    """A loopback port in front of a server's, over which each direction carries MBIT Mbit/s, DELAY_SECONDS late."""
+    """A loopback port in front of a server's, over which each direction carries so many Mbit/s, so late."""
 
-    def __init__(self):
+    def __init__(self, kind):
         self.listener, self.target = socket.create_server(("127.0.0.1", 0)), None
         self.address = "127.0.0.1:{}".format(self.listener.getsockname()[1])
-        self.ways, self.selector = (Way(), Way()), selectors.DefaultSelector()
+        self.ways, self.selector = (Way(kind), Way(kind)), selectors.DefaultSelector()
         self.selector.register(self.listener, selectors.EVENT_READ)
         self.under_way, self.count, self.is_over = [], 0, False
         self.thread = threading.Thread(target=self.run)
@@ -89,7 +93,7 @@ class SlowLink:
         while not self.is_over:
             pause = self.arrive()
             for key, _ in self.selector.select(pause):
-                if key.data is None or key.data.link.free < time.monotonic() + DELAY_SECONDS:
+                if key.data is None or key.data.link.free < time.monotonic() + key.data.link.kind.delay_seconds:
                     self.take(key)
                 else:
                     time.sleep(0.0005)
@@ -104,13 +108,13 @@ class SlowLink:
         self.listener.close()
 
 
-def over_link(folder, number, mode):
+def over_link(folder, number, mode, kind=LINK):
     """Samples a second of two workers whose server lies behind the link, and bytes of gradients and weights a step."""
     batch = 512
     train = f"  steps: {STEPS}\n  batch: {batch}\n  microbatches: 16\n  seed: 1\n  optimizer: {{lr: 0.01, momentum: 0.9}}\n{mode}"
     spec = folder.spec(folder.file("mlp.onnx"), train=train, tail="workers: {min: 2}\n")
     metrics = folder.file(f"link-{number}.jsonl")
-    with SlowLink() as link, Cluster(folder, servers=1, workers=0, advertise=[link.address],
+    with SlowLink(kind) as link, Cluster(folder, servers=1, workers=0, advertise=[link.address],
                                      store=f"file://{folder.path}/link-{number}") as cluster:
         server, link.target = cluster.servers[0]
         for worker in range(2):
@@ -128,7 +132,7 @@ def main():
         folder.model("lenet", "--channels", "32,64", "--hidden", "128", "--seed", "1")
         folder.model("mlp", "--hidden", "128", "--seed", "1")
         print("modes: samples/s of two workers: undisturbed; with one frozen for 200 ms twice a second; with their server behind a "
-              f"link of {MBIT} Mbit/s and {1000 * DELAY_SECONDS:.0f} ms each way, and KB a step of gradients and of weights over it")
+              f"link of {LINK.mbit} Mbit/s and {1000 * LINK.delay_seconds:.0f} ms each way, and KB a step of gradients and of weights over it")
         base = None
         for number, (name, mode) in enumerate(MODES.items()):
             free, frozen = (late.rate(folder, f"modes-{number}", mode, is_frozen) for is_frozen in (False, True))

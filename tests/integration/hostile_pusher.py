@@ -74,6 +74,10 @@ def wrong_parts(step, steps, elems):
     yield {"step": step, "data": FINITE * elems, "first": 1 << 20}
     yield {"step": step, "data": FINITE * elems, "first": 1, "level": 1}
     yield {"step": step, "data": FINITE * elems, "level": 2**32 - 1}
+    for size in (2 * elems, elems + 2 * -(-elems // 128)):  # of what is compressed, but no bf16 and no int8 says it
+        yield {"step": step, "data": b"\xff" * size, "level": 1}
+        yield {"step": step, "data": b"\x80" * size, "first": 2, "level": 1}
+        yield {"step": step, "data": b"\xff" * (size - 1), "level": 1}
     yield {"step": steps, "data": FINITE * elems}
     yield {"step": 2**64 - 1, "data": FINITE * elems}
     yield {"step": step, "data": NAN * elems, "evaluation": True}

@@ -51,12 +51,12 @@ def write_spec(folder):
     return folder.small_spec(folder.model(*MODEL), 4, STEPS, EVERY)
 
 
-def undisturbed():
+def undisturbed(*settings):
     def train():
         with Folder() as folder:
-            weir("train", write_spec(folder), "--threads", 1, "--out", folder.file("out"))
+            weir("train", write_spec(folder), *settings, "--threads", 1, "--out", folder.file("out"))
             return outcome(folder.file("out/metrics.jsonl"))
-    return kept("hostile-pusher", train)
+    return kept("hostile-pusher" + "".join(settings), train)
 
 
 def assert_refused(answer):
@@ -73,12 +73,12 @@ def wait_joined(worker, version):
     wait_for(has_joined, f"a worker that joins at version {version}")
 
 
-def disturb(servers):
-    expected = undisturbed()
+def disturb(servers, *settings):
+    expected = undisturbed(*settings)
     with Folder() as folder, Cluster(folder, servers=servers, gate=Gate(folder)) as cluster:
         gate, metrics = cluster.gate, folder.file("metrics.jsonl")
         gate.stop_at(1)
-        with Process(program("weir"), "submit", write_spec(folder), "--follow", "--metrics", metrics, "--coordinator",
+        with Process(program("weir"), "submit", write_spec(folder), *settings, "--follow", "--metrics", metrics, "--coordinator",
                      cluster.address) as client:
             wait_for(lambda: newest_step(metrics) >= 1, "the first steps")
             run = cluster.json("runs")[0]["run"]
@@ -112,6 +112,10 @@ def test_refused_pushes_change_nothing_while_workers_come_and_go():
 
 def test_refused_pushes_change_nothing_on_two_servers():
     disturb(servers=2)
+
+
+def test_refused_pushes_change_nothing_where_gradients_are_compressed():
+    disturb(1, "train.compression={gradients: int8, parts: 2}")
 
 
 if __name__ == "__main__":

@@ -28,19 +28,22 @@ def result(folder, cluster, spec, settings, workers):
     return outcome(metrics)
 
 
-def assert_same_on_all(modes):
-    """modes: settings of each, by name. Each is another run, and the same one on all clusters."""
+def assert_same_on_all(modes, clusters=(WORKERS, SERVERS)):
+    """modes: settings of each, by name. Each is another run, and the same one on all clusters. Returns what each came to."""
     results = {name: {} for name in modes}
-    for servers in SERVERS:
-        with Folder() as folder, Cluster(folder, servers=servers, workers=max(WORKERS)) as cluster:
+    for servers in clusters[1]:
+        with Folder() as folder, Cluster(folder, servers=servers, workers=max(clusters[0])) as cluster:
             spec = write_spec(folder)
             for name, settings in modes.items():
-                for workers in WORKERS:
+                for workers in clusters[0]:
                     results[name][workers, servers] = result(folder, cluster, spec, settings, workers)
     for name, found in results.items():
-        others = {cluster: one for cluster, one in found.items() if one != found[1, 1]}
-        assert not others, f"{name}: {found[1, 1]}, but by workers and servers: {others}"
-    assert len({found[1, 1]["weights"] for found in results.values()}) == len(modes)
+        first = next(iter(found.values()))
+        others = {cluster: one for cluster, one in found.items() if one != first}
+        assert not others, f"{name}: {first}, but by workers and servers: {others}"
+    outcomes = {name: next(iter(found.values())) for name, found in results.items()}
+    assert len({found["weights"] for found in outcomes.values()}) == len(modes)
+    return outcomes
 
 
 def test_a_fixed_lag_gives_the_same_bits_on_every_cluster():

@@ -355,6 +355,7 @@ static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
   for (uint32_t b = 0; b < model->n_blocks; b++)
     run->block_elems[b] = model->blocks[b].elems;
   mode = mode_of(run->loaded.spec);
+  run->compression = compression_of(run->loaded.spec->train);
   steps_init(run, &mode);
   if (weights_new(model, run->bounds.sets + run->bounds.replica_sets, &run->weights, err) ||
       run_make_replica(run, err) || run_make_programs(run, is_bad_input, err))

@@ -7,6 +7,7 @@
 
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "common/compress/compressor.h"
 #include "server/coordinator/core/beside.h"
 #include "server/coordinator/core/settle.h"
 #include "server/coordinator/messages/orders.h"
@@ -157,6 +158,8 @@ static struct member *member_new(struct coordinator *coordinator, uint64_t key, 
   coordinator->n_foreign += member->is_foreign;
   member->confines = hello->confines || hello->role != WEIR__ROLE__WORKER;
   coordinator->n_unconfining += !member->confines;
+  member->compressors = compressor_set((const char *const *)hello->compressors, hello->n_compressors);
+  coordinator->n_uncompressing += !member_knows_all_compressors(member);
   member->labels = labels_copy((struct labels){hello->labels, hello->n_labels});
   member->memory_bytes = hello->memory_bytes;
   member->is_draining = hello->role == WEIR__ROLE__SERVER && hello->draining;
@@ -267,6 +270,7 @@ void coordinator_member_left(struct coordinator *coordinator, struct member *mem
   coordinator->n_tied -= *member->tenant != 0;
   coordinator->n_foreign -= member->is_foreign;
   coordinator->n_unconfining -= !member->confines;
+  coordinator->n_uncompressing -= !member_knows_all_compressors(member);
   coordinator->is_members_due = true;
   if (member->role == WEIR__ROLE__WORKER)
     coordinator_worker_past(coordinator, member);

@@ -99,7 +99,8 @@ char *coordinator_missing_kind(const struct coordinator *coordinator, const stru
   const struct member *stranger = NULL; /* the first one */
   uint32_t fitting = 0, all = 0;
   char *mismatch, *text;
-  if (!sweep_kind_of(run) && coordinator->n_foreign == 0 && coordinator->n_unconfining == 0)
+  if (!sweep_kind_of(run) && coordinator->n_foreign == 0 && coordinator->n_unconfining == 0 &&
+      coordinator->n_uncompressing == 0)
     return NULL;
   for (int i = 0; i < coordinator->n_members; i++) {
     const struct member *member = coordinator->members[i];

@@ -5,12 +5,28 @@
 #include <string.h>
 
 #include "common/base/memory.h"
+#include "common/compress/compression.h"
 #include "common/modes/mode.h"
 #include "server/coordinator/state/candidates.h"
 #include "server/coordinator/state/member.h"
 #include "server/coordinator/state/run.h"
 #include "server/coordinator/state/state.h"
 #include "server/coordinator/state/sweep_kind.h"
+
+bool member_knows_all_compressors(const struct member *member) {
+  size_t n;
+  const char *const *names = compressor_names(&n);
+  return member->compressors == compressor_set(names, n);
+}
+
+static bool knows_compression(const struct run *run, const struct member *member) {
+  return !(compression_needs(run->spec->train) & ~member->compressors);
+}
+
+static char *compression_mismatch(const struct member *member, const char *address) {
+  return mem_printf("%s (%s) does not know what the run's train.compression names: a newer %s is needed",
+                    member->id, address, member->role == WEIR__ROLE__SERVER ? "weir-server" : "weir-worker");
+}
 
 char *coordinator_server_mismatch(const struct run *run, const struct member *server) {
   const struct sweep_kind *sweep = sweep_kind_of(run);
@@ -21,6 +37,8 @@ char *coordinator_server_mismatch(const struct run *run, const struct member *se
     first = sweep->server;
     kind = sweep->server_fingerprint;
   }
+  if (!knows_compression(run, server))
+    return compression_mismatch(server, server->address);
   if (!kind || !run->spec->train->deterministic || strcmp(server->fingerprint, kind) == 0)
     return NULL;
   return mem_printf("%s (%s) is '%s', %s is '%s': servers of %s must be of one kind, or "
@@ -71,6 +89,8 @@ char *coordinator_worker_mismatch(const struct run *run, const struct member *wo
     return mem_printf(
         "%s (%s) keeps no run's files below its tenant's data_root: a newer weir-worker is needed",
         worker->id, worker->host);
+  if (!knows_compression(run, worker))
+    return compression_mismatch(worker, worker->host);
   if (!sweep || !sweep->fingerprint || strcmp(worker->fingerprint, sweep->fingerprint) == 0)
     return NULL;
   return mem_printf(
@@ -81,7 +101,7 @@ char *coordinator_worker_mismatch(const struct run *run, const struct member *wo
 
 bool coordinator_worker_fits(const struct run *run, const struct member *worker) {
   const struct sweep_kind *sweep = sweep_kind_of(run);
-  if (run->is_confined && !worker->confines)
+  if ((run->is_confined && !worker->confines) || !knows_compression(run, worker))
     return false;
   if (worker->is_foreign)
     return coordinator_admits_foreign(run);
@@ -103,5 +123,6 @@ void coordinator_find_strangers(struct coordinator *coordinator, struct member *
 bool coordinator_is_choosy(const struct coordinator *coordinator, const struct run *run) {
   const struct sweep_kind *sweep = sweep_kind_of(run);
   return coordinator->n_tied > 0 || coordinator->n_foreign > 0 || coordinator_required(run).n > 0 ||
-         (sweep && sweep->has_strangers) || (run->is_confined && coordinator->n_unconfining > 0);
+         (sweep && sweep->has_strangers) || (run->is_confined && coordinator->n_unconfining > 0) ||
+         (run->spec->train->compression && coordinator->n_uncompressing > 0);
 }

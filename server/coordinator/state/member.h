@@ -40,6 +40,7 @@ struct member {
   uint64_t memory_bytes; /* servers: what runs may take of its memory; 0: no bound */
   bool is_foreign;       /* workers: another program than weir-worker computes */
   bool confines;         /* workers: it opens a run's files below its tenant's data root alone */
+  uint32_t compressors;  /* that it knows, of those that we know (compressor_set) */
   bool is_draining;      /* servers: it is given no more blocks, and those that it has move to others */
 
   enum worker_state state;       /* workers: what follows */
@@ -72,5 +73,8 @@ uint32_t coordinator_id_number(const char *id, const char *prefix);
 void coordinator_id_seen(struct coordinator *coordinator, const char *id);
 /* The same of the highest numbers. Ones that are absurd are ignored. */
 void coordinator_ids_seen(struct coordinator *coordinator, uint32_t servers, uint32_t workers);
+
+/* True of a member that may be given runs with any train.compression. */
+bool member_knows_all_compressors(const struct member *member);
 
 #endif

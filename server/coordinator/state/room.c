@@ -18,11 +18,14 @@ static uint64_t kept_values(const Weir__RunSpec *spec) {
   return update_rule_slots_most(&rule) + (spec->train->average != NULL);
 }
 
-/* The versions that the mode keeps, and the one that is made. */
+/* The versions that the mode keeps, and the one that is made; and at most as much for what is sent of two of
+   them where weights are compressed. */
 static uint64_t bytes_of_weight(const Weir__RunSpec *spec) {
   struct mode mode = mode_of(spec);
   struct mode_bounds bounds = mode_bounds(&mode);
   uint64_t versions = bounds.versions + 1, gradients = GRADIENTS * (uint64_t)bounds.sums;
+  if (spec->train->compression && spec->train->compression->weights)
+    versions += 2;
   return sizeof(float) * (versions + gradients + 2 * kept_values(spec));
 }
 

@@ -38,6 +38,7 @@ struct coordinator {
   int n_tied;            /* workers that are one tenant's */
   int n_foreign;         /* workers that are other programs */
   int n_unconfining;     /* workers that are not for runs of tenants with a data root */
+  int n_uncompressing;   /* members that are not for every run with train.compression */
   bool has_tenants;      /* there were runs of several */
   uint32_t servers_seen, workers_seen;
   struct quarantines quarantines;

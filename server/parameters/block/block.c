@@ -31,6 +31,9 @@ static void init_rounds(struct hosted_block *block) {
     *round = (struct block_round){.block = block, .step = step};
     round_init(&round->parts, plan_units(&run->plan), block->elems, block->pool);
     round->parts.listener = hosted_block_listener(round);
+    round->parts.block = block->index;
+    if (block->kind == BLOCK_PARAMETERS)
+      round->parts.compression = &run->compression;
   }
 }
 
@@ -92,6 +95,7 @@ void hosted_block_fini(struct hosted_block *block) {
   if (block->kind == BLOCK_PARAMETERS)
     hosted_block_fini_update(block);
   buffer_put(block->current);
+  hosted_block_drop_sent(block);
   buffer_put(block->evaluated);
   older_fini(&block->older);
   buffer_put(block->next);
@@ -171,6 +175,18 @@ static uint64_t block_horizon(const struct hosted_block *block) {
   return is_open ? block->version : hosted_run_horizon(block->run, block->version);
 }
 
+static void hosted_block_give(struct hosted_block *block, struct parameters_call *call, uint64_t version,
+                              struct buffer *weights) {
+  struct buffer *sent = hosted_block_sent(block, version, weights);
+  struct err err;
+  if (sent)
+    parameters_call_reply(call, version, sent);
+  else {
+    hosted_block_no_memory(block, &err);
+    parameters_call_refuse(call, &err);
+  }
+}
+
 /* Gives a call the version that it waits for, now or when it exists. */
 static void hosted_block_answer(struct hosted_block *block, struct parameters_call *call) {
   struct buffer *data;
@@ -184,7 +200,7 @@ static void hosted_block_answer(struct hosted_block *block, struct parameters_ca
   version = mode_answer(&block->run->mode, call->version, block->version);
   data = hosted_block_find(block, version);
   if (data)
-    parameters_call_reply(call, version, data);
+    hosted_block_give(block, call, version, data);
   else {
     err_set(&err, ERR_DROPPED, "run '%s': block %u: version %llu was dropped, the newest is %llu",
             block->run->id, block->index, (unsigned long long)call->version,
@@ -243,6 +259,7 @@ void hosted_block_rest(struct hosted_block *block) {
   buffer_drop(&block->next);
   buffer_drop(&block->next_slots);
   leave_segment(&block->current);
+  hosted_block_drop_sent(block);
   for (uint32_t i = 0; i < block->older.capacity; i++)
     leave_segment(&block->older.buffers[i]);
 }
@@ -309,9 +326,10 @@ static struct buffer *new_buffer(struct hosted_block *block, size_t size_bytes) 
 }
 
 /* Once there is a worker that can read them there, versions move to shared memory. Not so weights that may be
-   replaced before it has: their memory is used again while it reads. */
+   replaced before it has: their memory is used again while it reads; and not those that are sent otherwise.
+ */
 static struct buffer *new_version(struct hosted_block *block) {
-  bool is_kept = !block->run->mode.def->applies_units;
+  bool is_kept = !block->run->mode.def->applies_units && !hosted_block_compresses(block);
   struct shared_pool *pool = is_kept ? run_shares_pool(&block->run->shares) : NULL;
   struct buffer *spare = block->spare, *shared = NULL;
   bool is_free = spare && buffer_is_sole(spare);
@@ -433,13 +451,13 @@ void hosted_block_arm(struct hosted_block *block, struct snapshot *snapshot) {
     hosted_block_pin(block);
 }
 
-void hosted_block_count(struct hosted_block *block, bool is_push, bool is_shared) {
+void hosted_block_count(struct hosted_block *block, bool is_push, size_t size_bytes, bool is_shared) {
   struct traffic *traffic = &block->run->traffic;
   if (block->kind == BLOCK_STATISTICS)
     return;
   __atomic_fetch_add(is_push ? &traffic->gradients : &traffic->weights, 1, __ATOMIC_RELAXED);
-  __atomic_fetch_add(is_push ? &traffic->gradient_bytes : &traffic->weight_bytes,
-                     block->elems * sizeof(float), __ATOMIC_RELAXED);
+  __atomic_fetch_add(is_push ? &traffic->gradient_bytes : &traffic->weight_bytes, size_bytes,
+                     __ATOMIC_RELAXED);
   if (is_shared)
     __atomic_fetch_add(is_push ? &traffic->shared_gradients : &traffic->shared_weights, 1, __ATOMIC_RELAXED);
 }

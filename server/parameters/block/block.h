@@ -19,6 +19,12 @@ struct block_round {
   struct round parts;
 };
 
+/* What is sent of a version, where weights are compressed. */
+struct sent_version {
+  uint64_t version;
+  struct buffer *buffer; /* NULL: of none */
+};
+
 struct hosted_block {
   struct hosted_run *run;  /* which owns the block */
   struct job_queue *queue; /* the run's at the block's shard */
@@ -33,9 +39,10 @@ struct hosted_block {
   uint64_t version; /* the newest; written atomically, other threads may load it so */
   /* f32[elems] each, immutable and shared with replies. Older versions stay until a push proves that nobody
      needs them any more (mode_oldest). */
-  struct buffer *current; /* of the newest version */
-  struct older older;     /* those before it */
-  struct buffer *next;    /* reserved for version + 1, not shared */
+  struct buffer *current;      /* of the newest version */
+  struct sent_version sent[2]; /* the nth version at n % 2 (block_sent.c) */
+  struct older older;          /* those before it */
+  struct buffer *next;         /* reserved for version + 1, not shared */
   struct buffer
       *spare; /* a dropped version's, reused once neither a reply, a snapshot nor a fork refers to it */
   /* Where microbatches are applied by themselves: an evaluated version as it was before the first of them
@@ -117,7 +124,14 @@ struct buffer *hosted_block_find(const struct hosted_block *block, uint64_t vers
 void hosted_block_fini(struct hosted_block *block); /* any thread; nothing is parked any more */
 
 /* Counts a part that came, or with is_push false a version that goes, in the run's traffic. Any thread. */
-void hosted_block_count(struct hosted_block *block, bool is_push, bool is_shared);
+void hosted_block_count(struct hosted_block *block, bool is_push, size_t size_bytes, bool is_shared);
+
+/* Whether workers get its versions in another form than f32. */
+bool hosted_block_compresses(const struct hosted_block *block);
+/* What workers get of a version, whose weights are given: these, or what the run's compressor makes of them.
+   The block's. NULL when out of memory. */
+struct buffer *hosted_block_sent(struct hosted_block *block, uint64_t version, struct buffer *weights);
+void hosted_block_drop_sent(struct hosted_block *block);
 
 /* What calls do. Each of them is answered or parked. */
 void hosted_block_push(struct hosted_block *block, struct parameters_call *call);

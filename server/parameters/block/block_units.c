@@ -90,7 +90,7 @@ static int block_apply(struct hosted_block *block, const struct part *part, stru
   uint64_t count = count_updates(block_marks(block));
   if (!grad)
     return hosted_block_no_memory(block, err);
-  if (!hosted_block_reserve(block, err) && !part_read(part, block->elems, grad->data, err) &&
+  if (!hosted_block_reserve(block, err) && !part_read(part, block->elems * sizeof(float), grad->data, err) &&
       !part_check(grad->data, block->elems, err)) {
     hosted_block_prepare(block, part->step, count, grad->data);
     hosted_block_update(block);

@@ -69,7 +69,7 @@ void parameters_call_reply(struct parameters_call *call, uint64_t version, struc
   if (is_shared)
     push.shared = pull.shared = &shared;
   if (data)
-    hosted_block_count(call->block, false, is_shared);
+    hosted_block_count(call->block, false, payload.size_bytes, is_shared);
   rpc_call_reply(rpc, call->is_push ? (const void *)&push : &pull, data && !is_shared ? &payload : NULL);
   parameters_call_put(call);
 }

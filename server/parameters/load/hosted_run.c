@@ -119,6 +119,7 @@ static int run_read_order(struct hosted_run *run, const Weir__LoadRun *order, st
     return err_set(err, ERR_INVALID, "the order to load run '%s' at version %llu: there is no such version",
                    run->id, (unsigned long long)order->step);
   run->bounds = mode_bounds(&run->mode);
+  run->compression = compression_of(run->spec->train);
   run->n_reached = mem_new((run->bounds.rounds + 1) * sizeof *run->n_reached);
   run->rule = update_rule_of_servers(run->spec->train);
   run->optimizer = run->rule.optimizer;

@@ -5,13 +5,13 @@
 
 #include "common/agree/sum.h"
 
-int part_read(const struct part *part, uint32_t elems, float *out, struct err *err) {
+int part_read(const struct part *part, size_t size_bytes, void *out, struct err *err) {
   if (part->shared)
     return shared_bytes_copy(part->shared, out, err);
   if (part->bytes)
     rpc_bytes_copy(part->bytes, out);
   else
-    memcpy(out, part->values, elems * sizeof *out);
+    memcpy(out, part->values, size_bytes);
   return 0;
 }
 

@@ -12,8 +12,11 @@ struct round_part {
   struct buffer *sum;
 };
 
+static const struct compression everything_is_plain;
+
 void round_init(struct round *round, uint32_t microbatches, uint32_t elems, struct pool *pool) {
-  *round = (struct round){.microbatches = microbatches, .elems = elems, .pool = pool};
+  *round = (struct round){
+      .microbatches = microbatches, .elems = elems, .compression = &everything_is_plain, .pool = pool};
 }
 
 void round_fini(struct round *round) {
@@ -116,18 +119,29 @@ static void round_doubt(struct round *round, struct round_part overflown, bool i
     round->listener.on_doubted(round->listener.user, parts, n);
 }
 
+/* Of what was summed here. */
+static void round_compress(const struct round *round, uint64_t step, const struct round_part *part) {
+  const struct compression *compression = round->compression;
+  struct wire_sum sum = {step, round->block, part->node};
+  if (compression_form(compression, part->node) == SUM_IS_COMPRESSED)
+    compressor_round(compression->gradients, compression_key(compression, &sum), part->sum->data,
+                     round->elems);
+}
+
 /* Up the tree, as far as siblings are there. */
-static void round_merge(struct round *round, struct round_part added) {
+static void round_merge(struct round *round, uint64_t step, struct round_part added) {
   struct accepted came = round->accepted[round->n_accepted - 1];
   const struct round_part *sibling;
   bool is_finite = true, is_second = false;
   doubts_compare(&round->doubts, added.node, added.sum->data, round->elems, &came);
-  while (is_finite && (sibling = round_find_sibling(round, added.node))) {
+  while ((sibling = round_find_sibling(round, added.node))) {
     is_finite = sum_add(added.sum->data, sibling->sum->data, round->elems);
     added.node = tree_canonical(tree_parent(added.node), round->microbatches);
     is_second = round_judge(round, added.node, !is_finite);
-    if (is_finite)
-      doubts_compare(&round->doubts, added.node, added.sum->data, round->elems, &came);
+    if (!is_finite)
+      break;
+    round_compress(round, step, &added);
+    doubts_compare(&round->doubts, added.node, added.sum->data, round->elems, &came);
   }
   if (!is_finite) {
     round_doubt(round, added, is_second);
@@ -171,6 +185,18 @@ static struct buffer *round_take(struct round *round, struct tree_node node, str
   return buffer;
 }
 
+/* What is compressed is first copied to the end of the memory that its values take. */
+static int round_read(const struct round *round, const struct part *part, float *out, struct err *err) {
+  const struct compressor_def *compressor = round->compression->gradients;
+  size_t size_bytes = round->elems * sizeof *out, rest_bytes;
+  if (compression_form(round->compression, part->node) != SUM_IS_COMPRESSED)
+    return part_read(part, size_bytes, out, err) ? (int)err->code : part_check(out, round->elems, err);
+  rest_bytes = size_bytes - compressor_bytes(compressor, round->elems);
+  if (part_read(part, size_bytes - rest_bytes, (uint8_t *)out + rest_bytes, err))
+    return err->code;
+  return compressor_decode(compressor, (uint8_t *)out + rest_bytes, round->elems, out, err);
+}
+
 int round_add(struct round *round, const struct part *part, struct err *err) {
   struct round_part added = {.node = tree_canonical(part->node, round->microbatches)};
   if (round_covers(round, added.node) || doubts_keep_out(&round->doubts, added.node))
@@ -178,12 +204,12 @@ int round_add(struct round *round, const struct part *part, struct err *err) {
   added.sum = round_take(round, added.node, err);
   if (!added.sum)
     return err->code;
-  if (part_read(part, round->elems, added.sum->data, err) || part_check(added.sum->data, round->elems, err)) {
+  if (round_read(round, part, added.sum->data, err)) {
     pool_give(round->pool, added.sum);
     return err->code;
   }
   round_accept(round, added.node, part, hash_bytes(added.sum->data, round->elems * sizeof(float)));
-  round_merge(round, added);
+  round_merge(round, part->step, added);
   return 0;
 }
 

@@ -52,7 +52,7 @@ static int statistics_add_eval(struct statistics *statistics, const struct part 
   row = malloc(elems * sizeof *row);
   if (!row)
     return err_set(err, ERR_NO_MEMORY, "no memory for a row of %u elements", elems);
-  if (part_read(part, elems, row, err) || part_check(row, elems, err)) {
+  if (part_read(part, elems * sizeof *row, row, err) || part_check(row, elems, err)) {
     free(row);
     return err->code;
   }
@@ -69,7 +69,8 @@ int statistics_add(struct statistics *statistics, const struct part *part, struc
   if (statistics->has_row[index])
     return 0;
   row = statistics_row(statistics, index);
-  if (part_read(part, statistics->part_elems, row, err) || part_check(row, statistics->part_elems, err))
+  if (part_read(part, statistics->part_elems * sizeof *row, row, err) ||
+      part_check(row, statistics->part_elems, err))
     return err->code;
   statistics->has_row[index] = true;
   statistics->n_rows++;

@@ -5,6 +5,7 @@
 
 #include "cluster.pb-c.h"
 #include "common/agree/plan.h"
+#include "common/compress/compression.h"
 #include "common/modes/mode.h"
 #include "common/optim/update_rule.h"
 #include "server/parameters/round/statistics.h"
@@ -18,7 +19,7 @@ struct exchange;
 struct hosted_block;
 struct run_shard;
 
-/* What came and went since the run was loaded; each atomic. Bytes are of f32s. */
+/* What came and went since the run was loaded; each atomic. Bytes are the blocks' own, as they were sent. */
 struct traffic {
   uint64_t gradients, gradient_bytes;        /* parts of parameter blocks that came */
   uint64_t weights, weight_bytes;            /* parameter blocks that went, to pushes and pulls */
@@ -33,6 +34,7 @@ struct hosted_run {
   struct plan plan;
   struct mode mode;
   struct mode_bounds bounds; /* the mode's */
+  struct compression compression;
   struct update_rule rule;
   const struct optimizer_def *optimizer; /* the rule's */
   struct report_log log;                 /* what the coordinator is told, once it was opened */

@@ -115,11 +115,17 @@ static struct reducer_send reducer_send_part(struct reducer *reducer, uint32_t b
   return send;
 }
 
+/* The sibling to which the canonical node's part is added. */
+static bool find_sibling(const struct reducer *reducer, uint32_t b, struct tree_node node,
+                         struct tree_node *sibling) {
+  return b < reducer->options.summed_blocks && node.level < reducer->options.sum_level &&
+         tree_sibling(node, reducer->options.microbatches, sibling);
+}
+
 /* True if it makes sense to keep the part for its sibling. */
 static bool has_coming_sibling(const struct reducer *reducer, uint32_t b, struct tree_node node) {
   struct tree_node sibling;
-  return b < reducer->options.summed_blocks && tree_sibling(node, reducer->options.microbatches, &sibling) &&
-         is_coming(reducer, b, sibling);
+  return find_sibling(reducer, b, node, &sibling) && is_coming(reducer, b, sibling);
 }
 
 /* Sending one part may leave another waiting in vain: until nothing changes. */
@@ -151,7 +157,7 @@ struct buffer *reducer_take(struct reducer *reducer, uint32_t b, struct tree_nod
   if (b >= reducer->options.summed_blocks)
     return NULL;
   *node = tree_canonical(*node, reducer->options.microbatches);
-  if (!tree_sibling(*node, reducer->options.microbatches, &sibling))
+  if (!find_sibling(reducer, b, *node, &sibling))
     return NULL;
   for (int i = 0; i < block->n_held; i++) {
     struct buffer *buffer = block->held[i].buffer;

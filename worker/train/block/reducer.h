@@ -30,7 +30,9 @@ struct reducer_options {
   uint32_t microbatches;
   uint32_t blocks;
   uint32_t summed_blocks; /* the first of them are summed; of the others each microbatch is a part (a row) */
-  const uint8_t *roles;   /* enum block_role[blocks], which outlives it; NULL: this worker owns all of them */
+  uint32_t sum_level; /* of the tree: the sum of a node of this level, or above, is a part, never added to its
+                         sibling; UINT32_MAX: there is no such level */
+  const uint8_t *roles; /* enum block_role[blocks], which outlives it; NULL: this worker owns all of them */
   void (*send)(void *user, const struct reducer_send *send);
   void (*drop)(void *user, uint32_t block, struct buffer *buffer); /* of a step that is over */
   void *user;

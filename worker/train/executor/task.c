@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "worker/train/run/sending.h"
+
 struct task *task_new(struct run *run) {
   const struct model *model = run->loaded.model;
   struct task *task = mem_new(sizeof *task);
@@ -98,7 +100,7 @@ void task_send(const struct task *task, const struct transfer_item *item) {
   if (task->replica)
     replica_receive(task->replica, item->block, task->work.index, item->buffer);
   else if (task->work.is_extra)
-    transfers_start(task->run->transfers, item);
+    sending_start(task->run, item);
   else
     steps_send(task->run, item);
 }

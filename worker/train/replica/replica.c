@@ -103,6 +103,7 @@ int replica_new(const struct replica_options *options, struct replica **out, str
   replica->reducer = reducer_new(&(struct reducer_options){.microbatches = options->plan->microbatches,
                                                            .blocks = model->n_blocks,
                                                            .summed_blocks = model->n_summed_blocks,
+                                                           .sum_level = UINT32_MAX,
                                                            .drop = drop_sum,
                                                            .user = replica});
   for (uint32_t b = 0; b < model->n_param_blocks; b++)

@@ -29,6 +29,34 @@ static void give_up_place(struct run *run, const struct transfer_item *item, con
   receipt_failed(run, item, err);
 }
 
+/* NULL: f32. */
+static const struct compressor_def *compressor_of(const struct run *run, uint32_t block) {
+  return run->loaded.model->blocks[block].kind == BLOCK_PARAMETERS ? run->compression.weights : NULL;
+}
+
+static size_t bytes_of(const struct run *run, uint32_t block) {
+  const struct compressor_def *compressor = compressor_of(run, block);
+  uint32_t elems = run->block_elems[block];
+  return compressor ? compressor_bytes(compressor, elems) : elems * sizeof(float);
+}
+
+/* What is compressed is first copied to the end of its place. */
+static int copy_to_place(const struct run *run, const struct transfer_item *item,
+                         const struct received *received, float *place, struct err *err) {
+  const struct compressor_def *compressor = compressor_of(run, item->block);
+  uint32_t elems = run->block_elems[item->block];
+  uint8_t *end = (uint8_t *)(place + elems) - bytes_of(run, item->block);
+  if (!compressor)
+    return received_copy(received, place, err);
+  if (received_copy(received, end, err))
+    return err->code;
+  if (compressor_decode(compressor, end, elems, place, err) == 0)
+    return 0;
+  err->code = ERR_CORRUPT;
+  return err_prefix(err, "%s answered block %u", transfers_address(run->transfers, item->server),
+                    item->block);
+}
+
 void receipt_received(void *user, const struct transfer_item *item, uint64_t version,
                       const struct received *received) {
   struct run *run = user;
@@ -43,17 +71,17 @@ void receipt_received(void *user, const struct transfer_item *item, uint64_t ver
   run->totals.received_bytes += size_bytes;
   metric_add(METRIC_WORKER_RECEIVED, size_bytes);
   if (version != mode_answer(&run->mode, item->version, version) ||
-      size_bytes != run->block_elems[item->block] * sizeof(float)) {
+      size_bytes != bytes_of(run, item->block)) {
     err_set(&err, ERR_CORRUPT, "%s answered block %u with version %llu in %zu bytes, expected %llu in %zu",
             transfers_address(run->transfers, item->server), item->block, (unsigned long long)version,
-            size_bytes, (unsigned long long)item->version, run->block_elems[item->block] * sizeof(float));
+            size_bytes, (unsigned long long)item->version, bytes_of(run, item->block));
     run_fail_locked(run, &err, false);
   } else
     place = steps_claim_block(run, version, item->block);
   pthread_mutex_unlock(&run->lock);
   if (!place)
     return;
-  if (received_copy(received, place, &err)) {
+  if (copy_to_place(run, item, received, place, &err)) {
     give_up_place(run, item, &err);
     return;
   }

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "common/compress/compression.h"
 #include "common/modes/mode.h"
 #include "model/stages/cuts.h"
 #include "worker/train/block/block_map.h"
@@ -101,6 +102,7 @@ struct run {
   struct loaded loaded;
   struct block_map map;
   uint32_t *block_elems; /* [n_blocks] */
+  struct compression compression;
   struct block_pool *pool;
   struct executor *executors; /* [n_executors] */
   int n_executors;

@@ -5,6 +5,7 @@
 
 #include "common/base/log.h"
 #include "worker/train/run/follow.h"
+#include "worker/train/run/sending.h"
 
 static void steps_advance(struct run *run);
 
@@ -95,7 +96,7 @@ void steps_send(struct run *run, const struct transfer_item *item) {
   if (run->outlet && is_sum)
     run->outlet->give(run->outlet, item);
   else
-    transfers_start(run->transfers, item);
+    sending_start(run, item);
 }
 
 bool steps_must_land(const struct run *run, const struct buffer *buffer) {
@@ -159,6 +160,7 @@ void steps_join(struct run *run, uint64_t step) {
         &(struct reducer_options){.microbatches = plan_units(&run->loaded.plan),
                                   .blocks = run->loaded.model->n_blocks,
                                   .summed_blocks = adds_parts(run) ? run->loaded.model->n_summed_blocks : 0,
+                                  .sum_level = compression_sum_level(&run->compression),
                                   .roles = run->roles,
                                   .send = on_send,
                                   .drop = on_drop,
@@ -343,9 +345,10 @@ static void steps_advance(struct run *run) {
 static bool has_sibling_here(const struct run *run, uint32_t microbatch) {
   const struct task_range *share = &run->share.microbatches;
   uint32_t n = plan_units(&run->loaded.plan);
-  struct tree_node sibling;
-  return adds_parts(run) && tree_sibling(tree_canonical((struct tree_node){microbatch, 0}, n), n, &sibling) &&
-         sibling.first >= share->begin && tree_node_end(sibling, n) <= share->end;
+  struct tree_node sibling, part = tree_canonical((struct tree_node){microbatch, 0}, n);
+  return adds_parts(run) && part.level < compression_sum_level(&run->compression) &&
+         tree_sibling(part, n, &sibling) && sibling.first >= share->begin &&
+         tree_node_end(sibling, n) <= share->end;
 }
 
 /* Of a task that was begun: what it reads is kept for it. */

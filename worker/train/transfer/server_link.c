@@ -135,7 +135,7 @@ static void on_sent(struct rpc_request *request) {
   struct transfer *transfer = (struct transfer *)request;
   struct server_link *link = transfer->link;
   if (transfer->item.kind == TRANSFER_PUSH && !transfer->is_taken)
-    metric_add(METRIC_WORKER_SENT, transfer->item.buffer->size_bytes);
+    metric_add(METRIC_WORKER_SENT, transfer_bytes(&transfer->item));
   pthread_mutex_lock(&link->lock);
   link_sent_locked(transfer);
   link_start_queued_locked(link);

@@ -29,13 +29,18 @@ int received_copy(const struct received *received, void *out, struct err *err) {
   return 0;
 }
 
+size_t transfer_bytes(const struct transfer_item *push) {
+  return push->size_bytes ? push->size_bytes : push->buffer->size_bytes;
+}
+
 static void transfer_push(struct transfer *transfer, const struct transfers_options *options,
                           struct rpc_channel *channel) {
   const struct transfer_item *item = &transfer->item;
-  struct rpc_payload payload = {item->buffer, 0, item->buffer->size_bytes};
+  struct rpc_payload payload = {item->buffer, 0, transfer_bytes(item)};
   Weir__PushRequest push = WEIR__PUSH_REQUEST__INIT;
   Weir__SharedBytes shared = WEIR__SHARED_BYTES__INIT;
   bool is_shared = share_name(transfer->share, item->buffer, &shared);
+  shared.size = payload.size_bytes;
   push.run = (char *)options->run;
   push.incarnation = options->incarnation;
   push.step = item->step;

@@ -30,6 +30,9 @@ struct transfer {
 /* True of a call that only asks for a version, which it may have to wait for. */
 bool transfer_is_pull(const struct transfer *transfer);
 
+/* How many bytes a push has. */
+size_t transfer_bytes(const struct transfer_item *push);
+
 /* Starts the call; the callbacks of its request are set. A push asks for the version if it is_parked. */
 void transfer_send(struct transfer *transfer, const struct transfers_options *options,
                    struct rpc_channel *channel);

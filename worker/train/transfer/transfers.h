@@ -28,7 +28,8 @@ struct transfer_item {
   struct tree_node node;
   bool is_evaluation;
   bool wait;             /* push: the version is to come, with the reply or by a pull that follows it */
-  struct buffer *buffer; /* push: all of it is sent; kept until `ended` */
+  struct buffer *buffer; /* push: what is sent; kept until `ended` */
+  size_t size_bytes;     /* so many of its bytes, from the first on; 0: all of them */
 };
 
 /* What came of a block: received, or named in the memory of a server of this host. */

@@ -17,6 +17,7 @@ enum { V_MAX = 12, BLOCK_SUMMED = 0, BLOCK_ROWS = 1 };
 /* Stands for the server: remembers the part sent under each name. */
 struct sent {
   uint32_t microbatches;
+  const uint32_t *sum_level; /* NULL: sums go up to the root */
   float value[V_MAX][8];
   bool is_there[V_MAX][8];
   int parts, rows, waits, pulls;
@@ -86,6 +87,7 @@ static struct reducer *worker_new(struct sent *sent) {
   return reducer_new(&(struct reducer_options){.microbatches = sent->microbatches,
                                                .blocks = 2,
                                                .summed_blocks = 1,
+                                               .sum_level = sent->sum_level ? *sent->sum_level : UINT32_MAX,
                                                .send = on_send,
                                                .drop = on_drop,
                                                .user = sent});
@@ -171,6 +173,44 @@ static void any_split_and_order_gives_the_bits_of_the_whole_tree(void **state) {
         reducer_free(workers[0]);
         reducer_free(workers[1]);
       }
+}
+
+/* The sums of ranges that the level cuts apart. */
+static int least_parts_below(uint32_t begin, uint32_t end, uint32_t microbatches, uint32_t level) {
+  int parts = 0;
+  while (begin < end) {
+    uint32_t next = ((begin >> level) + 1) << level;
+    next = next < end ? next : end;
+    parts += least_parts(begin, next, microbatches);
+    begin = next;
+  }
+  return parts;
+}
+
+static void no_sum_goes_beyond_the_level_that_is_told(void **state) {
+  (void)state;
+  for (uint32_t v = 1; v <= V_MAX; v++)
+    for (uint32_t level = 0; level <= tree_root(v).level; level++)
+      for (uint32_t cut = 0; cut <= v; cut++)
+        for (uint64_t trial = 0; trial < 5; trial++) {
+          struct sent sent = {.microbatches = v, .sum_level = &level};
+          struct reducer *reducer = worker_new(&sent);
+          uint32_t order[V_MAX];
+          bool mine[V_MAX];
+          range_set(mine, cut, v);
+          reducer_begin(reducer, mine, true);
+          for (uint32_t m = 0; m < v; m++)
+            order[m] = m;
+          shuffle(order, v, random_key(v, cut, trial, level));
+          for (uint32_t i = 0; i < v; i++)
+            if (order[i] >= cut)
+              deliver(reducer, &sent, BLOCK_SUMMED, order[i]);
+          assert_int_equal(sent.parts, least_parts_below(cut, v, v, level));
+          assert_int_equal(sent.waits, cut < v);
+          for (uint32_t m = cut; m < v; m++)
+            assert_int_equal(sent.by_microbatch[m], 1);
+          reducer_free(reducer);
+        }
 }
 
 static void a_changed_range_sends_what_waits_in_vain_and_covers_everything(void **state) {
@@ -321,6 +361,7 @@ static void of_blocks_that_others_own_only_the_next_version_is_asked_for(void **
   struct reducer *reducer = reducer_new(&(struct reducer_options){.microbatches = 4,
                                                                   .blocks = 3,
                                                                   .summed_blocks = 1,
+                                                                  .sum_level = UINT32_MAX,
                                                                   .roles = roles,
                                                                   .send = on_send,
                                                                   .drop = on_drop,
@@ -344,6 +385,7 @@ int main(void) {
   float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(any_split_and_order_gives_the_bits_of_the_whole_tree),
+      cmocka_unit_test(no_sum_goes_beyond_the_level_that_is_told),
       cmocka_unit_test(a_changed_range_sends_what_waits_in_vain_and_covers_everything),
       cmocka_unit_test(a_part_in_vain_is_sent_at_once),
       cmocka_unit_test(nothing_owed_and_nothing_awaited_asks_for_a_pull),

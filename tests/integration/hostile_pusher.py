@@ -32,7 +32,7 @@ class Server:
         self.run, self.metadata, self.channel = run, [("weir-ticket", ticket)], grpc.insecure_channel(address)
         pool = descriptor_pool.DescriptorPool(ProtoReflectionDescriptorDatabase(self.channel))
         self.methods = {method.name: method for method in pool.FindServiceByName("weir.Parameters").methods}
-        self.elems = {}
+        self.elems, self.compressed = {}, set()
 
     def call(self, name, **fields):
         """(status, reply or the error's text)."""
@@ -59,6 +59,8 @@ class Server:
                 return
             if " elements are " in text:
                 self.elems[block] = int(text.split(" elements are ")[0].rsplit(" ", 1)[1])
+            if " bytes in " in self.call("Push", block=block, level=1)[1]:
+                self.compressed.add(block)
             block += 1
 
 
@@ -90,6 +92,13 @@ def wrong_parts(step, steps, elems):
         yield {"step": step, "share": share, "shared": {"segment": 1, "offset": 512, "size": 2**63}}
 
 
+def wrong_forms(step, elems):
+    """Of a block whose sums are compressed at level 1: those that are not, and those from above."""
+    yield {"step": step, "data": FINITE * elems, "level": 1}
+    for size in (4 * elems, 2 * elems, elems + 2 * -(-elems // 128)):
+        yield {"step": step, "data": b"\0" * size, "level": 2}
+
+
 def harass(servers, steps):
     """A part that is wrong by its content alone may be late or covered: then it is acknowledged, unread."""
     statuses = collections.Counter()
@@ -97,7 +106,8 @@ def harass(servers, steps):
         for server in servers:
             for block, elems in server.elems.items():
                 versions = server.versions()
-                for part in wrong_parts(versions[1], steps, elems) if versions else ():
+                forms = wrong_forms(versions[1], elems) if versions and block in server.compressed else ()
+                for part in (*wrong_parts(versions[1], steps, elems), *forms) if versions else ():
                     statuses[server.call("Push", block=block, **part)[0]] += 1
     return statuses
 

@@ -55,7 +55,7 @@ bool coordinator_server_fits(const struct run *run, const struct member *server)
 
 void coordinator_server_set_kind(struct run *run, const struct member *server) {
   struct sweep_kind *sweep = sweep_kind_of(run);
-  if (run->reference.server_fingerprint)
+  if (run->reference.server_fingerprint || !knows_compression(run, server))
     return;
   free(run->reference.server);
   if (sweep)

@@ -84,6 +84,7 @@ struct core_fixture {
   bool admits_any;                    /* runs submitted have deterministic: false */
   uint32_t staleness;                 /* of runs, in mode ssp; 0: in mode sync */
   Weir__LocalSpec *local;             /* of runs, in mode local; NULL: in another */
+  Weir__CompressionSpec *compression; /* of runs; NULL: none */
   bool is_store_away;                 /* saves that are waited for are not answered */
   uint64_t incarnation;               /* in what members say */
   const char *collective;             /* of runs submitted; NULL: none */

@@ -85,6 +85,7 @@ void user_submits(struct core_fixture *f, const char *id, uint32_t min, uint32_t
   train.steps = f->trains_nothing ? 0 : f->steps ? f->steps : STEPS;
   set_ends(f, &train);
   submission.weights_sha256 = f->trains_nothing ? FIXTURE_SHA256 : NULL;
+  train.compression = f->compression;
   train.has_deterministic = f->admits_any;
   train.deterministic = !f->admits_any;
   set_mode(f, &train);

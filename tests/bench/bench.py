@@ -116,6 +116,8 @@ PARTS = {"training": ddp.main, "engine": bench_engine, "optimizers": bench_optim
 
 
 def main():
+    if unknown := [name for name in sys.argv[1:] if name not in PARTS]:
+        sys.exit(f"bench: PARTS: '{unknown[0]}' is not known (known: {', '.join(sorted(PARTS))})")
     for name in sys.argv[1:] or ("training", "engine", "optimizers", "data", "data-plane", "checkpoints",
                                 "collective", "groups", "turns", "starts", "fork", "crowd", "shares", "coordinator", "dashboard", "tls",
                                 "straggler", "memory", "recompute", "pipeline", "precision", "forms"):

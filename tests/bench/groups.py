@@ -6,9 +6,9 @@ import os
 import re
 import statistics
 
+import modes
 import rounds
 from harness import Cluster, Folder, Process, newest_step, program, read_metrics, wait_for
-from modes import DELAY_SECONDS, MBIT, SlowLink
 
 ROUNDS, WARM_STEPS, WORKERS = 3, 5, 2
 SIDES = ("none", "shm", "auto")
@@ -16,7 +16,7 @@ MODELS = {"the demo's": ("lenet", ("--channels", "32,64", "--hidden", "128", "--
           "mlp, two layers of 2048": ("mlp", ("--hidden", "2048,2048", "--seed", "1")),
           "mlp, one layer of 32": ("mlp", ("--hidden", "32", "--seed", "1"))}
 SHARED, SOCKET = "servers in shared memory", "servers by socket"
-LINK = f"one server behind {MBIT} Mbit/s and {1000 * DELAY_SECONDS:.0f} ms"
+LINK = f"one server behind {modes.LINK.mbit} Mbit/s and {1000 * modes.LINK.delay_seconds:.0f} ms"
 CASES = (("the demo's", SHARED, 60), ("mlp, two layers of 2048", SHARED, 25), ("mlp, one layer of 32", SHARED, 300),
          ("the demo's", SOCKET, 60), ("mlp, two layers of 2048", SOCKET, 25), ("mlp, one layer of 32", SOCKET, 300),
          ("the demo's", LINK, 20))
@@ -66,7 +66,7 @@ def on_host(folder, steps, environment):
 
 
 def behind_link(folder, steps):
-    with SlowLink() as link, Cluster(folder, servers=0, workers=0) as cluster:
+    with modes.SlowLink(modes.LINK) as link, Cluster(folder, servers=0, workers=0) as cluster:
         cluster.add_server(advertise=link.address, env=NO_SHM)
         _, link.target = cluster.servers[0]
         for _ in range(WORKERS):

@@ -1,11 +1,20 @@
 """The helper of the benchmarks that compares sides: who takes turns, and what is called a difference."""
 import os
+import subprocess
 import sys
 
 from harness import ROOT, main
 
 sys.path.insert(0, os.path.join(ROOT, "tests", "bench"))
 import rounds  # noqa: E402
+
+
+def test_all_parts_of_the_benchmark_load_and_an_unknown_one_is_refused_with_their_names():
+    done = subprocess.run([sys.executable, os.path.join(ROOT, "tests", "bench", "bench.py"), "trainign"], capture_output=True,
+                          text=True, check=False)
+    assert done.returncode == 1 and not done.stdout, (done.returncode, done.stdout)
+    assert done.stderr.startswith("bench: PARTS: 'trainign' is not known (known: async-accuracy, "), done.stderr
+    assert " training," in done.stderr, done.stderr
 
 
 def test_sides_take_turns_and_one_comes_again_as_the_control():

@@ -6,7 +6,7 @@
 
 /* The host with whose other workers this one may be in a group; NULL: it goes alone. It does beside other
    runs. By auto workers on CPUs are in groups, where a server of the run shares no memory with the worker:
-   else a group would copy more than it saves. */
+   else nothing travels that a group could save. */
 const char *coordinator_group_host(const struct seat *seat);
 
 /* Whether its run has the worker to itself, as it is in a team, or in a group that the spec names. That of

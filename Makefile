@@ -10,7 +10,7 @@ PACKAGES = build-essential pkg-config git libgrpc-dev libprotobuf-c-dev protobuf
 DEMO_PACKAGES = dataset-fashion-mnist
 FUZZ_PACKAGES = clang libclang-rt-14-dev
 CHECK_PACKAGES = libcmocka-dev redis-server redis-sentinel openssl libonnx-testdata clang-format cppcheck python3 python3-venv iproute2 \
-  mandoc zsh fish chromium-headless-shell
+  mandoc zsh fish chromium-headless-shell valgrind
 # Only root can test containers; an engine that is there already is not replaced by another.
 ifeq ($(shell id -u),0)
   CHECK_PACKAGES += $(shell type dockerd >/dev/null 2>&1 || echo docker.io) docker-compose iptables debootstrap
@@ -117,7 +117,7 @@ $(FAKE_CUDA): $(B)/obj/tests/integration/fake_cuda.o $(B)/libweir.a
 BENCH_C = $(wildcard tests/bench/*.c)
 BENCHES = $(BENCH_C:%.c=$(B)/%)
 CRASH = $(patsubst %,$(B)/tests/chaos/%,crash_point.so lying_worker.so step_gate.so store_crash)
-tests: $(TESTS) $(CRASH) $(FAKE_CUDA) $(SIMULATION) ## the test programs, without running them
+tests: $(TESTS) $(CRASH) $(FAKE_CUDA) $(SIMULATION) $(B)/tests/bench/loops_bench ## the test programs, without running them
 
 # Shell code: $(call missing,packages) prints those that are not installed; $(call install,packages) installs
 # them, and asks for sudo's password only on a terminal.

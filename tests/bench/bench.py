@@ -2,7 +2,7 @@
 """`make bench`: what training, the data plane and checkpoints reach on this machine, each beside its alternative in
 the same run. With names of parts, only those: training, engine, optimizers, data, data-plane, checkpoints, collective,
 groups, turns, starts, fork, crowd, shares, coordinator, dashboard, tls, straggler, memory, recompute, pipeline, precision, forms;
-only by their names redis, waiting, modes, compression, late, late-accuracy, async-accuracy, bf16-accuracy, search, trials, tune,
+only by their names loops, redis, waiting, modes, compression, late, late-accuracy, async-accuracy, bf16-accuracy, search, trials, tune,
 sweep-stop, external, stage-memory, stage-death and large
 (`make bench LARGE=1`).
 
@@ -23,6 +23,7 @@ import external  # noqa: E402
 import fork  # noqa: E402
 import groups  # noqa: E402
 import late  # noqa: E402
+import loops  # noqa: E402
 import memory  # noqa: E402
 import modes  # noqa: E402
 import paint  # noqa: E402
@@ -110,7 +111,7 @@ PARTS = {"training": ddp.main, "engine": bench_engine, "optimizers": bench_optim
          "precision": precision.main, "forms": bench_forms,
          "search": bench_search, "sweep-stop": sweep_stop.main, "trials": trials.main,
          "tune": tune.main, "waiting": waiting.main, "modes": modes.main, "compression": compression.main,
-         "late": late.main, "late-accuracy": late.accuracies, "async-accuracy": late.async_accuracies, "bf16-accuracy": examples.main,
+         "loops": loops.main, "late": late.main, "late-accuracy": late.accuracies, "async-accuracy": late.async_accuracies, "bf16-accuracy": examples.main,
          "external": external.main, "stage-memory": stage_memory.main, "stage-death": stage_death.main,
          "redis": checkpoints.redis_alone, "large": checkpoints.bench_large}
 

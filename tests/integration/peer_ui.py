@@ -420,6 +420,15 @@ def check_markup(browser, url, _):
     page.assert_well()
 
 
+def check_unloaded(browser, url, _):
+    """A file that does not come is told of, be it read by another one alone."""
+    for file in ("main.js", "sweep_data.js", "base.css"):
+        page = browser.new_page()
+        page.route(f"**/{file}", lambda route: route.abort())
+        page.goto(url)
+        expect(page.locator("#banner + .banner")).to_have_text("A part of this page could not be loaded. Please reload it.")
+
+
 def check_session(browser, url, _):
     """Without the link's session id there is nothing to see, and the page says what to do."""
     page = Page(browser, url.partition("/#")[0] + "/")

@@ -5,6 +5,7 @@ import json
 import os
 import re
 
+import network
 from chromium import drive
 from harness import Cluster, Folder, main, wait_for, weir
 
@@ -172,4 +173,5 @@ def test_a_member_that_dies_meanwhile_is_not_waited_for():
 
 
 if __name__ == "__main__":
+    network.enter()  # where no network comes or goes: a browser breaks off then what it loads
     main(globals())

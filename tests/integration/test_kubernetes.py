@@ -125,12 +125,15 @@ class Pod:
 
     def keep(self):
         """A coordinator that another one deposed ends, and kubelet starts its container again."""
-        if self.process.child.poll() is not None:
+        if self.has_ended():
             self.process.__exit__()
             self.start()
 
     def end(self):
         self.process.send(signal.SIGTERM)
+
+    def has_ended(self):
+        return self.process.child.poll() is not None
 
     def replace(self):
         """Its process has ended, and another pod takes its place."""
@@ -208,9 +211,9 @@ def test_pods_are_drained_and_replaced_and_the_run_ends_in_the_same_bits():
             made[name].end()
             if name.startswith("server-"):  # then they begin no step behind the version at which its blocks leave
                 wait_for(lambda: all(knows_a_hold(made[worker].process) for worker in ("worker-0", "worker-1")), "the workers to know")
-                gate.stop_at(5 * (step + 1))
+                gate.crawl(lambda name=name: made[name].has_ended(), "the server's end", steps=1, factor=1.2)
             made[name].replace()
-            gate.stop_at(5 * (step + 1))
+            gate.stop_at(max(gate.step, 5 * (step + 1)))
         gate.open()
         ended = wait_for(lambda: (now := status())["state"] in ("done", "failed") and now, "the end")
         assert ended["state"] == "done" and ended["weights_sha256"] == wanted, ended

@@ -124,6 +124,7 @@ def test_a_server_that_dies_while_as_many_steps_are_open_as_can_be_changes_no_bi
     lag = 4
     with Folder() as folder, Cluster(folder, servers=2, workers=1, gate=Gate(folder)) as cluster:
         stands, ahead = CHECKPOINT + 2, cluster.add_worker(options=("--http", "127.0.0.1:0"))
+        cluster.all_join()
         cluster.gate.stop_at(stands)
         with Run(folder, cluster, write_spec(folder, lag)) as run:
             run.wait_step(stands)

@@ -2,6 +2,7 @@
 
 import os
 
+import network
 from chromium import drive
 from dashboard import Dashboard
 from gate import Gate
@@ -61,6 +62,10 @@ def test_without_the_link_there_is_nothing_to_see():
     look_at_made_up("session")
 
 
+def test_a_file_of_the_page_that_does_not_come_is_told_of():
+    look_at_made_up("unloaded")
+
+
 def test_a_run_of_a_cluster_is_watched_and_cancelled():
     with Folder() as folder, Cluster(folder, gate=(gate := Gate(folder))) as cluster, Dashboard(cluster.address) as dashboard:
         folder.small_data(240, 48)
@@ -79,4 +84,5 @@ def test_a_sweep_of_a_cluster_is_extended_and_watched():
 
 
 if __name__ == "__main__":
+    network.enter()  # where no network comes or goes: a browser breaks off then what it loads
     main(globals())

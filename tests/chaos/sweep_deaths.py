@@ -65,8 +65,11 @@ class Site:
         return Sweep(self.cluster, path, known=os.listdir(self.below)[0])
 
     def records(self):
-        """How many are in the store."""
-        return len(os.listdir(self.below)) if os.path.isdir(self.below) else 0
+        """How many are in the store, which has a folder for them only while there are some."""
+        try:
+            return len(os.listdir(self.below))
+        except FileNotFoundError:
+            return 0
 
     def outcome(self):
         """The log's bytes, and the weights of the trials that came to their end."""

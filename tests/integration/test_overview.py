@@ -174,9 +174,12 @@ def test_who_polls_has_what_there_is_through_the_death_of_the_coordinator():
             assert refused == {"error": "INVALID_ARGUMENT", "details": "max_rows: 2001: at most 2000 rows are sent at a time"}, refused
             restart(cluster)
             wait_for(lambda: "error" not in peer.poll(), "the successor")
-            after = wait_for(lambda: (lambda it: it if it["runs"][run]["state"] == "running" and len(it["members"]) == 2 else None)(peer.poll()),
-                             "the run to be back")
-            assert set(after["runs"]) == {run, waiting} and after["runs"][run]["step"] > STEP - 1, after
+
+            def is_back(overview):  # once its servers have said at which step it is
+                row = overview["runs"][run]
+                return row["state"] == "running" and row["step"] > STEP - 1 and len(overview["members"]) == 2
+            after = wait_for(lambda: (lambda it: it if is_back(it) else None)(peer.poll()), "the run to be back")
+            assert set(after["runs"]) == {run, waiting}, after
             weir("cancel", waiting, "--coordinator", cluster.address)
             cluster.gate.open()
             assert client.wait() == 0, client.output()[-3000:]

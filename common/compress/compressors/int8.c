@@ -71,12 +71,12 @@ static void int8_encode(const float *values, uint32_t n, const struct compressor
 
 VECTOR_VARIANTS
 static bool multiply_all(const int8_t *restrict multiples, uint32_t n, float scale, float *restrict out) {
-  bool are_known = true;
+  uint32_t n_unknown = 0;
   for (uint32_t i = 0; i < n; i++) {
-    are_known &= multiples[i] >= -MULTIPLE_MAX;
+    n_unknown += multiples[i] < -MULTIPLE_MAX;
     out[i] = scale * (float)multiples[i];
   }
-  return are_known;
+  return n_unknown == 0;
 }
 
 static bool int8_decode(const uint8_t *bytes, uint32_t n, float *out) {

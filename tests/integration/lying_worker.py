@@ -29,9 +29,12 @@ class Peer:
     def __init__(self, address):
         self.channel = grpc.insecure_channel(address)
         self.pool = descriptor_pool.DescriptorPool(ProtoReflectionDescriptorDatabase(self.channel))
+        self.lock = threading.Lock()  # the pool asks for a file at its first use, and fails where two threads do
 
     def message(self, name, **fields):
-        return message_factory.GetMessageClass(self.pool.FindMessageTypeByName(f"weir.{name}"))(**fields)
+        with self.lock:
+            kind = message_factory.GetMessageClass(self.pool.FindMessageTypeByName(f"weir.{name}"))
+        return kind(**fields)
 
     def call(self, service, name, request, reply, ticket=""):
         stub = self.channel.unary_unary(f"/weir.{service}/{name}", request_serializer=lambda it: it.SerializeToString(),

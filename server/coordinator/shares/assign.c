@@ -79,6 +79,19 @@ void assign_ranges(const struct assign_worker *workers, int n, uint32_t items, s
   }
 }
 
+void assign_whole_groups(struct range *ranges, int n, uint32_t items, uint32_t group) {
+  uint32_t busy = 0, begin = 0;
+  for (int i = 0; i < n; i++)
+    busy += ranges[i].end > ranges[i].begin;
+  if (group <= 1 || busy > items / group + (items % group > 0))
+    return;
+  for (int i = 0; i < n; i++) {
+    uint32_t end = ranges[i].end == items ? items : (ranges[i].end + group / 2) / group * group;
+    ranges[i] = (struct range){begin, end < items ? end : items};
+    begin = ranges[i].end;
+  }
+}
+
 double assign_seconds(const struct assign_worker *workers, int n, const struct range *ranges) {
   bool are_all_equal = true;
   double slowest = 0;

@@ -19,6 +19,11 @@ struct assign_worker {
    empty range. If no worker has a speed, all executors count as equally fast. */
 void assign_ranges(const struct assign_worker *workers, int n, uint32_t items, struct range *ranges);
 
+/* Moves the borders of such ranges to the nearest ones between groups of so many items (the last may be
+   smaller): a worker's items are whole groups then. Where there are fewer groups than workers with items:
+   nothing. */
+void assign_whole_groups(struct range *ranges, int n, uint32_t items, uint32_t group);
+
 /* When the slowest worker is done with its range, in seconds; infinity if one without a speed has work. */
 double assign_seconds(const struct assign_worker *workers, int n, const struct range *ranges);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/compress/compression.h"
 #include "server/coordinator/shares/assign.h"
 #include "server/coordinator/state/assignment.h"
 #include "server/coordinator/state/seat.h"
@@ -79,6 +80,16 @@ static void give_share(const struct coordinator *coordinator, struct seat *seat,
     seat->idle_ms = coordinator->now_ms;
 }
 
+/* Sums that travel compressed are of whole groups of microbatches. */
+static void share_microbatches(const struct run *run, const struct assign_worker *speeds, int count,
+                               struct range *ranges) {
+  struct compression compression = compression_of(run->spec->train);
+  uint32_t n = plan_units(&run->plan);
+  assign_ranges(speeds, count, n, ranges);
+  if (compression.gradients)
+    assign_whole_groups(ranges, count, n, 1u << compression.level);
+}
+
 /* Teams without microbatches evaluate nothing either: they are no teams then. */
 void coordinator_share_work(struct coordinator *coordinator, struct run *run, struct seat *const *seats,
                             int n) {
@@ -91,7 +102,7 @@ void coordinator_share_work(struct coordinator *coordinator, struct run *run, st
   run->gain_ms = 0;
   if (n == 0)
     return;
-  assign_ranges(speeds, count, plan_units(&run->plan), microbatches);
+  share_microbatches(run, speeds, count, microbatches);
   for (int e = 0; e < count; e++)
     if (coordinator_is_staged(seats[ends[e] - 1]) && microbatches[e].begin == microbatches[e].end)
       speeds[e].speed = 0;
@@ -138,7 +149,7 @@ static double gain_of(const struct coordinator *coordinator, const struct run *r
   for (int e = 0; e < count; e++)
     ranges[e] = seats[ends[e] - 1]->microbatches;
   present = assign_seconds(speeds, count, ranges);
-  assign_ranges(speeds, count, plan_units(&run->plan), ranges);
+  share_microbatches(run, speeds, count, ranges);
   if (isinf(present))
     return isinf(assign_seconds(speeds, count, ranges)) ? 0 : 1;
   return present > 0 ? 1 - assign_seconds(speeds, count, ranges) / present : 0;

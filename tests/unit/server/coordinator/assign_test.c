@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -175,6 +176,31 @@ static void executors_work_in_whole_rounds(void **state) {
   assert_true(assign_seconds(workers, 2, (struct range[]){{0, 5}, {5, 6}}) == 2);
 }
 
+static void whole_groups_are_nearest_to_what_was_cut(void **state) {
+  static const struct {
+    uint32_t items, group;
+    struct range cut[3], wanted[3];
+  } cases[] = {
+      {16, 8, {{0, 9}, {9, 16}, {16, 16}}, {{0, 8}, {8, 16}, {16, 16}}},     /* two workers alike */
+      {16, 4, {{0, 5}, {5, 11}, {11, 16}}, {{0, 4}, {4, 12}, {12, 16}}},     /* three, of four groups */
+      {16, 8, {{0, 14}, {14, 16}, {16, 16}}, {{0, 16}, {16, 16}, {16, 16}}}, /* one that is slow */
+      {16, 8, {{0, 5}, {5, 11}, {11, 16}}, {{0, 5}, {5, 11}, {11, 16}}},     /* more workers than groups */
+      {10, 4, {{0, 3}, {3, 7}, {7, 10}}, {{0, 4}, {4, 8}, {8, 10}}},         /* the last group is smaller */
+      {16, 1, {{0, 5}, {5, 11}, {11, 16}}, {{0, 5}, {5, 11}, {11, 16}}},
+      {0, 4, {{0, 0}, {0, 0}, {0, 0}}, {{0, 0}, {0, 0}, {0, 0}}},
+  };
+  (void)state;
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    struct range ranges[3];
+    memcpy(ranges, cases[c].cut, sizeof ranges);
+    assign_whole_groups(ranges, 3, cases[c].items, cases[c].group);
+    assert_covers(ranges, 3, cases[c].items);
+    for (int i = 0; i < 3; i++)
+      if (ranges[i].begin != cases[c].wanted[i].begin || ranges[i].end != cases[c].wanted[i].end)
+        fail_msg("case %zu: range %d is %u to %u", c, i, ranges[i].begin, ranges[i].end);
+  }
+}
+
 static void speeds_that_are_none_or_beyond_all_measure_are_survived(void **state) {
   const double odd[] = {0, -1, (double)NAN, (double)INFINITY, -(double)INFINITY, 1e-308, 1e308, 5e-324};
   struct range ranges[3];
@@ -194,6 +220,7 @@ int main(void) {
   float_setting_apply();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(one_worker_computes_everything),
+      cmocka_unit_test(whole_groups_are_nearest_to_what_was_cut),
       cmocka_unit_test(work_is_shared_in_proportion_to_executors),
       cmocka_unit_test(more_workers_than_work_leaves_some_without),
       cmocka_unit_test(a_worker_that_claims_no_executor_counts_as_one),

@@ -18,7 +18,8 @@ endif
 
 ifneq ($(SAN),)
   override B := $(B)/san-$(SAN)
-  SANFLAGS = -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
+  # Checks of pointers make gcc believe that some are null.
+  SANFLAGS = -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all -Wno-format-truncation
 endif
 Q = $(if $(filter 1,$(V)),,@)
 DEBUG = -g1 # lines, for stack traces; DEBUG=-g: variables too, which takes the compiler a seventh longer

@@ -32,6 +32,8 @@ FOLDERS = os.environ.get("WEIR_TEST_FOLDERS")  # where tests have theirs, if not
 KEPT = os.environ.get("WEIR_TEST_KEPT")  # a folder of tests/run.py: what a round leaves there need not be made again
 PORTS, BUS = range(10000, 20000), 10000  # where a Redis Cluster's bus is; both below those that the system gives unasked
 RESERVED, MADE = {}, {}
+UNANSWERED = 3  # the client's exit status where no coordinator answers in time
+SETTLED = re.compile(r"\bcoordinator (state_restored|waiting|taking_over|store_trouble|deposed) ")
 
 
 class Skip(Exception):
@@ -274,6 +276,8 @@ class Cluster:
             program("weir-server"), "--role=coordinator", "--listen", self.address, "--store", self.store, *self.patience,
             **process)
         self.processes.append(self.coordinator)
+        wait_for(lambda: self.coordinator.child.poll() is not None or SETTLED.search(self.coordinator.output()),
+                 "the coordinator to lead, or to say why not")  # it announces itself after 5 s even so
 
     def start_server(self, listen=None, advertise=None, coordinator=None, **process):
         """(Process, its address), which is not yet in .servers. coordinator: where to look for it, if elsewhere."""
@@ -316,7 +320,14 @@ class Cluster:
             process.__exit__()
 
     def json(self, *arguments):
-        return json.loads(weir(*arguments, "--coordinator", self.address, "--json").stdout)
+        """What is answered: asked again where a coordinator that stands still has not answered within the client's deadline."""
+        command = [program("weir"), *map(str, arguments), "--coordinator", self.address, "--json"]
+
+        def answer():
+            done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE * 3, check=False)
+            assert done.returncode in (0, UNANSWERED), f"{' '.join(command)}: exit {done.returncode}\n{done.stderr[-3000:]}"
+            return done if done.returncode == 0 else None
+        return json.loads(wait_for(answer, f"an answer to {' '.join(command[1:])}").stdout)
 
 
 def table_rows(path, word):

@@ -29,6 +29,7 @@ class Forks:
         folder.small_data(120, 24)
         self.folder = folder
         self.model = folder.model("mlp", "--hidden", "84", "--batch-norm", "--dropout", dropout, "--seed", 5)
+        options.setdefault("is_patient", True)  # outcomes are those of runs that go back nowhere
         self.cluster = Cluster(folder, servers=2, workers=workers, gate=Gate(folder), **options)
         self.gate = self.cluster.gate
 

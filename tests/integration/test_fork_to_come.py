@@ -91,6 +91,7 @@ def test_a_run_that_ends_or_is_rolled_back_before_says_so_or_comes_there_again()
         forks.refused(f"run '{run}' has {STEPS} steps: there is no step {STEPS + 1}", "fork", f"{run}@{STEPS + 1}")
         forks.refused(f"would end with step {STEPS}, and begins at {STEPS}", "fork", f"{run}@{STEPS}")
         fork = forks.fork(f"{run}@{PIN}")
+        forks.stands(run, EARLY)
         forks.ask("cancel", run)
         status = wait_for(lambda: (found := forks.status(fork))["state"] == "failed" and found, "its failure")
         assert f"run '{run}' is cancelled at step {EARLY + 1}, and has not made step {PIN}" in status["message"], status

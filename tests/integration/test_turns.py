@@ -37,6 +37,10 @@ class Turns(Fleet):
         before = self.status(name)["step"]
         self.gate.crawl(lambda: computes() and self.status(name)["step"] > before, f"the turn of {name}", **CRAWL)
 
+    def stands(self, name):
+        """Waits until the run stands at the gate: a turn ends only with a step."""
+        wait_for(lambda: self.status(name)["step"] == self.gate.step + 1, f"{name} to stand")
+
     def log(self, worker, event, run):
         """How often the worker has said so of the run."""
         lines = self.cluster.workers[worker].output().splitlines()
@@ -70,7 +74,7 @@ def test_workers_return_to_the_runs_that_they_have_loaded():
 def test_two_runs_take_turns_on_a_worker_that_keeps_both_loaded():
     with fleet(workers=1) as runs:
         first = runs.submit("first")
-        runs.has(first=1)
+        runs.stands("first")
         second = runs.submit("second")
         assert runs.status("second")["state"] == "queued"
         for name in ("second", "first", "second", "first"):
@@ -130,7 +134,7 @@ def test_runs_that_a_worker_has_not_the_memory_for_beside_each_other_take_turns(
 
 
 def test_a_run_begins_with_what_was_loaded_for_another():
-    with Folder() as folder, Cluster(folder, workers=1) as cluster:
+    with Folder() as folder, Cluster(folder, workers=1, is_patient=True) as cluster:
         spec = folder.small_spec(folder.model(*MODEL), 4, 40, 10)
         folder.small_data(480, 24)
         other = ("name=other", "train.optimizer.lr=0.01", "train.steps=60", "eval.every_steps=7")

@@ -50,7 +50,7 @@ class Proxy:
                 near, _ = self.listener.accept()
             except OSError:
                 return
-            if self.is_refused(near):
+            if self.target is None or self.is_refused(near):
                 near.close()
                 continue
             try:

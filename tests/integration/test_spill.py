@@ -22,6 +22,7 @@ def fleet(stop=None):
         kill(cluster.servers.pop()[0])
         cluster.server_options = ("--memory", needed.group(1))
         cluster.add_server()
+        wait_for(lambda: [row["address"] for row in cluster.json("servers")] == [cluster.servers[0][1]], "that server, and no other")
         if stop is None:
             runs.gate.open()
         else:

@@ -292,7 +292,7 @@ WRITES = (
 def test_what_a_page_asks_is_done():
     with Folder() as folder, Cluster(folder) as cluster, Dashboard(cluster.address) as dashboard:
         folder.small_data(240, 48)
-        spec = folder.small_spec(folder.model("mlp", "--hidden", 8, "--seed", 5), 2, 100000, 50000)
+        spec = folder.small_spec(folder.model("mlp", "--hidden", 8, "--seed", 5), 2, 10**9, 10**9)
         run = weir("submit", spec, "--coordinator", cluster.address).stdout.strip()
         state = lambda wanted: wait_for(
             lambda: dashboard.get("run", run=run).get("state") == wanted, f"the run to be {wanted}"

@@ -110,6 +110,15 @@ def weir(*arguments, status=0, **options):
     return done
 
 
+def health(*arguments):
+    """What `weir health` says, which waits three seconds for an answer: once one has come in that time."""
+    def said():
+        done = subprocess.run([program("weir"), "health", *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False)
+        assert done.returncode in (0, 3), done
+        return done.returncode == 0 and done.stdout
+    return wait_for(said, f"an answer at {arguments[0]}")
+
+
 def reserve_port():
     """A port that no other process of the tests is given while this one lives: for what is started at it more than once."""
     while True:

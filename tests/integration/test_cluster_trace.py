@@ -48,7 +48,7 @@ def lies_in(arrow, span):
 
 def test_pushes_of_all_workers_lead_to_the_updates_of_all_servers_on_one_clock():
     with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster:
-        run = weir("submit", endless(folder), "--coordinator", cluster.address).stdout.strip()
+        run = weir("submit", endless(folder), "workers.min=2", "--coordinator", cluster.address).stdout.strip()
         wait_for(lambda: cluster.json("status", run)["step"] > 3, "the first steps")
         path = folder.file("trace.json")
         said = weir("trace", run, "--steps", STEPS, "-o", path, "--coordinator", cluster.address).stdout
@@ -132,7 +132,7 @@ def assert_joined(events, places, whose):
 
 def test_perfetto_shows_each_push_joined_to_its_update():
     with Folder() as folder, Cluster(folder, servers=2, workers=2) as cluster:
-        run = weir("submit", endless(folder), "--coordinator", cluster.address).stdout.strip()
+        run = weir("submit", endless(folder), "workers.min=2", "--coordinator", cluster.address).stdout.strip()
         wait_for(lambda: cluster.json("status", run)["step"] > 3, "the first steps")
         path = folder.file("trace.json")
         weir("trace", run, "--steps", STEPS, "-o", path, "--coordinator", cluster.address)

@@ -93,7 +93,8 @@ def test_a_server_that_is_ended_does_not_wait_where_nobody_can_take_its_blocks_o
         runs.cluster.restart_server(0)
         runs.cluster.add_server()
         runs.cluster.all_join()
-        wait_for(lambda: runs.status("some")["state"] == "running" and runs.status("some")["workers"], "the run to go on")
+        wait_for(lambda: (status := runs.status("some"))["state"] == "running" and status["workers"] and status["step"] > STOP,
+                 "the run to stand at the gate again")  # else its blocks may leave before the second signal
         leaving = runs.cluster.servers[0][0]
         leaving.send(signal.SIGTERM)
         wait_for(lambda: " parameters drain " in leaving.output(), "the server to be drained")

@@ -134,11 +134,11 @@ def test_a_run_that_is_paused_has_as_much_patience_left_as_before():
     end = early()[0]
     with fleet() as runs:
         runs.gate.stop_at(end - 2 * EVERY + 1)
-        run = runs.stop("some")
+        run = runs.stop("some", f"checkpoint.every_steps={STEPS}")  # one that came too late would put off the pause's
         at = ("--coordinator", runs.cluster.address)
         wait_for(lambda: newest_step(runs.metrics["some"]) >= end - 2 * EVERY + 1, "steps")
         weir("pause", run, *at)
-        runs.gate.crawl(lambda: runs.status("some")["state"] == "paused", "the pause", 1)
+        runs.gate.crawl(lambda: runs.status("some")["state"] == "paused", "the pause", steps=1, factor=3)
         assert runs.status("some")["step"] < end
         runs.gate.open()
         weir("resume", run, *at)

@@ -14,10 +14,12 @@ SHORT = "train.steps=25"  # where there are many
 
 class Standing(Forks):
     """With a parent that stands at version STANDS, and forks of it that stand there until all of them are let go, by a gate
-    of their own."""
+    of their own. Each is bound to a worker by a label: else one that is missed for a while would have another's gate."""
 
     def __init__(self, folder):
-        super().__init__(folder, is_patient=True)
+        super().__init__(folder, workers=0, is_patient=True)
+        self.n_forks = 0
+        self.cluster.add_worker(options=("--label", "of=parent"))
         self.other = Folder().__enter__()
         self.of_forks = Gate(self.other)
         self.of_forks.stop_at(STANDS - 1)
@@ -29,7 +31,7 @@ class Standing(Forks):
     def stand(self, *spec):
         """The parent."""
         self.gate.stop_at(STANDS - 1)
-        run = self.submit(self.spec(*spec), *APART)
+        run = self.submit(self.spec(*spec), *APART, "workers.require={of: parent}")
         wait_for(lambda: self.steps(run) == [STANDS], "the checkpoint where it stands")
         self.cluster.gate = self.of_forks
         return run
@@ -50,8 +52,9 @@ class Standing(Forks):
 
     def load(self, run, *settings):
         """A fork, with a worker for it, when both servers have loaded it: and what they say of that."""
-        self.cluster.add_worker()
-        fork = self.fork(f"{run}@{STANDS}", *APART, *settings)
+        self.n_forks += 1
+        self.cluster.add_worker(options=("--label", f"of=fork-{self.n_forks}"))
+        fork = self.fork(f"{run}@{STANDS}", *APART, f"workers.require={{of: fork-{self.n_forks}}}", *settings)
         return fork, wait_for(lambda: all(found := self.restored(fork)) and found, "both servers to load the fork")
 
     def load_from_memory(self, run, *settings):
@@ -94,7 +97,7 @@ def test_a_fork_from_memory_ends_in_the_bits_of_one_from_the_manifest_on_a_fresh
             forks.ask("cancel", run)
             forks.move(workers=2)
             for (settings, fork), weights in zip(changed, ended):
-                read = forks.fork(f"{run}@{STANDS}", *settings, SHORT)
+                read = forks.fork(f"{run}@{STANDS}", "workers.require=null", *settings, SHORT)
                 assert forks.end(read)["weights"] == weights, settings
                 (adopted, blocks, _), = forks.restored(read)[0]
                 assert adopted == 0 < blocks, settings

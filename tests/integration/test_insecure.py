@@ -6,8 +6,8 @@ import socket
 import subprocess
 
 from certificates import Authority
-from harness import (PATIENCE, Cluster, Folder, Process, done_event, main, own_address, program, reserve_port, start_announced,
-                     wait_for, weir)
+from harness import (PATIENCE, Cluster, Folder, Process, done_event, health, main, own_address, program, reserve_port,
+                     start_announced, wait_for, weir)
 from redis_servers import Redis
 
 MODEL = ("mlp", "--input", "1,28,28", "--hidden", "30", "--classes", "10", "--seed", "5")
@@ -81,8 +81,8 @@ def test_a_cluster_with_insecure_works_beyond_this_machine_and_tells():
             for process in (cluster.coordinator, server, worker):
                 assert process.output().count(WARNING) == 1, process.output()
             for address in (away, listen):
-                assert weir("health", address, "--insecure").stdout.splitlines()[0] == "serving"
-                assert weir("health", address, "--insecure").stdout.splitlines()[1].startswith("insecure: "), address
+                first, second = health(address, "--insecure").splitlines()
+                assert first == "serving" and second.startswith("insecure: "), (address, first, second)
             run = cluster.json("runs")[0]["run"]
             assert cluster.json("status", run)["insecure"] is True
             assert "\ninsecure     connections between machines are plaintext\n" in weir("status", run, "--coordinator",
@@ -103,7 +103,7 @@ def test_what_stays_on_this_machine_needs_nothing_and_tells_nothing():
             assert cluster.json("status", run)["insecure"] is False
             assert "insecure" not in weir("status", run, "--coordinator", cluster.address).stdout
             for address in (cluster.address, cluster.servers[0][1]):
-                assert weir("health", address).stdout == "serving\n"
+                assert health(address) == "serving\n"
 
 
 def test_certificates_need_no_insecure():
@@ -113,7 +113,7 @@ def test_certificates_need_no_insecure():
         own = {"env": {**os.environ, "WEIR_INSECURE": "1"}}
         with Cluster(folder, servers=0, workers=0, listen=everywhere(), options=options, **own) as cluster:
             away = cluster.address.replace("127.0.0.1", "0.0.0.0")
-            assert weir("health", away, "--tls", authority.folder("client")).stdout == "serving\n"
+            assert health(away, "--tls", authority.folder("client")) == "serving\n"
             assert WARNING not in cluster.coordinator.output()
 
 

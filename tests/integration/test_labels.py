@@ -59,7 +59,7 @@ def test_a_run_waits_until_a_worker_with_its_label_joins():
         assert {row["run"] for row in workers(cluster).values() if row["labels"] != {"gpu": "h200"}} == {""}
         runs.set("some", "workers.require={zone: a}")
         runs.gate.crawl(lambda: [row["labels"] for row in workers(cluster).values() if row["state"] == "ready"] ==
-                        [{"zone": "a"}], "the other worker")
+                        [{"zone": "a"}], "the other worker", steps=1)
         runs.set("some", "workers.require=null")
         runs.evens_out("some", 3)
         runs.gate.open()

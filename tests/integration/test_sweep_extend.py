@@ -38,7 +38,8 @@ def test_an_ended_sweep_goes_on_with_a_larger_budget():
                    if old["state"] == "stopped" and len(new["results"]) > len(old["results"])]
         assert went_on, "no trial that had waited went on"
         for number in went_on:
-            assert cluster.json("status", info["trials"][number]["run"])["state"] in ("done", "cancelled")
+            wait_for(lambda run=info["trials"][number]["run"]: cluster.json("status", run)["state"] in ("done", "cancelled"),
+                     "the end of a trial that the sweep's end ended")
 
 
 def test_an_extension_outlives_deaths():
@@ -175,11 +176,12 @@ def test_extend_says_how_a_private_sweep_is_extended():
 
 def test_a_sweep_that_is_over_is_deleted_with_its_runs():
     with Folder() as folder, Cluster(folder) as cluster:
-        sweep = Sweep(cluster, write_sweep(folder, trials=500))
+        path = write_sweep(folder, trials=500)  # once: workers read the data meanwhile
+        sweep = Sweep(cluster, path)
         error = sweep.ask("delete", sweep.id, status=2).stderr
         assert "is not over" in error and "weir sweep stop" in error, error
         wait_for(lambda: sweep.info()["has_best"], "a result")
-        other = Sweep(cluster, write_sweep(folder, schedule="{name: none}", trials=2))
+        other = Sweep(cluster, path, "schedule={name: none}", "budget.trials=2")
         sweep.ask("stop", sweep.id)
         trials = [trial["run"] for trial in sweep.ends()["trials"]]
 

@@ -17,7 +17,7 @@ from proxy import Proxy
 from test_hang import Run as EndlessRun, losses, undisturbed
 from test_pipeline import TRAIN, Runs
 from test_recompute import graph_specs
-from test_recovery import Run
+from test_recovery import Run, kill
 from tickets import peer_key_of, ticket_of
 
 EVAL = "  eval:  {format: idx, images: t10k-images-idx3-ubyte.gz, labels: t10k-labels-idx1-ubyte.gz}\n"
@@ -116,6 +116,11 @@ def test_an_evaluation_whose_last_batch_is_short_keeps_its_bits():
         assert outcomes[2] == outcomes[0], "three stages change it"
 
 
+def crawl(run, condition, what):
+    """As run.crawl(), by one step at a time: however long it takes, the run is not over then."""
+    return run.cluster.gate.crawl(run.before_its_end(condition, what), what, steps=1)
+
+
 def stages_shown(cluster):
     """The numbers of the stages of each worker that has told how they compute."""
     return sorted([row["first_stage"] + s for s in range(len(row["stages"]))] for row in cluster.json("workers") if row["stages"])
@@ -125,6 +130,7 @@ def test_workers_of_a_team_die_freeze_and_are_replaced_without_a_bit_lost():
     """Two stages on workers of one executor each; a third worker is to spare and takes whichever stage is lost."""
     with Folder() as folder, Cluster(folder, workers=0, is_patient=True, gate=Gate(folder)) as cluster:
         first, second, third = (cluster.add_worker() for _ in range(3))
+        cluster.all_join()
         with Run(folder, cluster, stop=10, more="workers: {stages: 2}\n") as run:
             run.wait_step(10)
             by_pid = {row["pid"]: row for row in cluster.json("workers")}
@@ -140,16 +146,16 @@ def test_workers_of_a_team_die_freeze_and_are_replaced_without_a_bit_lost():
             assert held(spare.output())[0] == 1, "the spare worker, which has read its data, has the stage of the one that died"
             os.rename(aside, images)
             upper, spare = spare, cluster.add_worker()
-            run.crawl(lambda: " worker loaded " in spare.output(), "another spare worker's loading")
+            crawl(run, lambda: " worker loaded " in spare.output(), "another spare worker's loading")
             lower.send(signal.SIGSTOP)
-            run.crawl(lambda: len(cluster.json("workers")) == 2, "the frozen worker's being missed")
+            crawl(run, lambda: len(cluster.json("workers")) == 2, "the frozen worker's being missed")
             run.go(newest_step(run.metrics) + 20)
             run.wait_step(run.cluster.gate.step)
             assert held(spare.output())[0] == 0, "the spare worker has the stage of the one that froze"
             lower.send(signal.SIGCONT)
             upper.send(signal.SIGSTOP)
-            run.crawl(lambda: upper.child.pid not in {row["pid"] for row in cluster.json("workers")},
-                      "the other one's being missed")
+            crawl(run, lambda: upper.child.pid not in {row["pid"] for row in cluster.json("workers")},
+                  "the other one's being missed")
             upper.send(signal.SIGCONT)
             run.end()
             assert run.incarnation() == 0, "nothing was rolled back"
@@ -166,7 +172,8 @@ def test_a_worker_that_hangs_at_its_stage_is_found_and_its_stage_taken_over():
         cluster.gate.crawl(lambda: all(row_of(cluster, worker)["speed"] > 0 for worker in cluster.workers
                                        if row_of(cluster, worker)["microbatches"] > 0), "the speeds at which they usually compute")
         cluster.gate.open()
-        upper = next(worker for worker in cluster.workers if computes(cluster, worker, 1))
+        upper = wait_for(lambda: next((worker for worker in cluster.workers if computes(cluster, worker, 1)), None),
+                         "the worker of the second stage")
         with FrozenThread(upper.child.pid, "executor 0"):
             stage = held(upper.output())[0]
             wait_for(lambda: any(computes(cluster, worker, stage) for worker in cluster.workers if worker is not upper),
@@ -201,17 +208,16 @@ def test_a_run_waits_for_the_stage_that_is_on_no_worker_and_says_so():
 
 
 def test_servers_and_the_coordinator_die_while_a_team_computes():
-    with Folder() as folder, Cluster(folder, workers=0, gate=Gate(folder)) as cluster:
+    with Folder() as folder, Cluster(folder, workers=0, is_patient=True, gate=Gate(folder)) as cluster:
         for _ in range(3):
             cluster.add_worker()
         with Run(folder, cluster, stop=20, more="workers: {stages: 3}\n") as run:
             run.wait_step(20)
-            cluster.servers[0][0].send(signal.SIGKILL)
+            kill(cluster.servers[0][0])
             run.go(40)
-            cluster.add_server()
+            cluster.restart_server(0)
             run.wait_step(40, incarnation=1)
-            cluster.coordinator.send(signal.SIGKILL)
-            cluster.coordinator.wait()
+            kill(cluster.coordinator)
             cluster.start_coordinator()
             run.end()
             assert run.incarnation() == 1
@@ -225,14 +231,17 @@ def test_a_worker_that_does_not_reach_the_one_with_the_next_stage_is_named_while
         upper = cluster.add_worker(options=("--listen", proxy.target, "--advertise", proxy.address))
         with Run(folder, cluster, stop=10, more="workers: {stages: 2}\n") as run:
             run.wait_step(10)
-            assert held(upper.output())[0] == 1 and run.status()["message"] == row_of(cluster, lower)["message"] == ""
+            assert held(upper.output())[0] == 1
+            run.wait(lambda: run.status()["message"] == row_of(cluster, lower)["message"] == "", "no message")
+            told = f"cannot reach {row_of(cluster, upper)['id']} ({proxy.address}), which has stage 1 of its team: "
             proxy.cut(lower)
             run.go(30)
-            told = f"cannot reach {row_of(cluster, upper)['id']} ({proxy.address}), which has stage 1 of its team: "
-            run.wait(lambda: run.status()["message"], "word of the worker that is not reached")
-            row = row_of(cluster, lower)
-            assert row["message"].startswith(told) and len(row["message"]) > len(told), row
-            assert run.status()["message"] == f"{row['id']} ({row['host']}) {row['message']}"
+
+            def is_named():
+                row = row_of(cluster, lower)
+                return (row["message"].startswith(told) and len(row["message"]) > len(told) and
+                        run.status()["message"] == f"{row['id']} ({row['host']}) {row['message']}")
+            run.wait(is_named, "word of the worker that is not reached")
             proxy.mend()
             run.wait_step(30)
             run.wait(lambda: run.status()["message"] == row_of(cluster, lower)["message"] == "", "the end of that message")
@@ -244,15 +253,16 @@ def test_whole_workers_and_teams_compute_beside_each_other():
     with Folder() as folder, Cluster(folder, workers=0, is_patient=True, gate=Gate(folder)) as cluster:
         pair = [cluster.add_worker() for _ in range(2)]
         both = cluster.add_worker(threads=2)
+        cluster.all_join()
         with Run(folder, cluster, stop=10, more="workers: {stages: 2}\n") as run:
             run.wait_step(10)
-            run.crawl(lambda: len(teams(cluster)) == 3, "work for all")
-            run.crawl(lambda: stages_shown(cluster) == [[0], [0, 1], [1]], "what each tells of its stages")
+            crawl(run, lambda: len(teams(cluster)) == 3, "work for all")
+            crawl(run, lambda: stages_shown(cluster) == [[0], [0, 1], [1]], "what each tells of its stages")
             pair[1].send(signal.SIGKILL)
             run.go(newest_step(run.metrics) + 20)
             run.wait_step(run.cluster.gate.step)
             cluster.add_worker()
-            run.crawl(lambda: len(teams(cluster)) == 3, "work for the new team")
+            crawl(run, lambda: len(teams(cluster)) == 3, "work for the new team")
             both.send(signal.SIGKILL)
             run.end()
 

@@ -6,8 +6,8 @@ import socket
 import subprocess
 
 from gate import Gate
-from harness import (PATIENCE, Cluster, Folder, Process, children_of, done_event, main, newest_step, program, wait_for,
-                     weir)
+from harness import (PATIENCE, Cluster, Folder, Process, children_of, done_event, health, main, newest_step, program,
+                     wait_for, weir)
 from test_tls import ports_of, undisturbed, write_spec
 
 NOBODY = 65534
@@ -41,7 +41,7 @@ def test_a_cluster_on_sockets_trains_to_the_same_weights_and_listens_on_no_port(
             for worker in cluster.workers:
                 assert f"listening address={cluster.at('worker')}-{worker.child.pid}\n" in worker.output()
             server, address = cluster.servers[0]
-            assert address == cluster.at("server-1") and weir("health", address).stdout == "serving\n"
+            assert address == cluster.at("server-1") and health(address) == "serving\n"
             server.send(signal.SIGKILL)
             server.wait()
             assert os.path.exists(address.removeprefix("unix:"))
@@ -61,7 +61,7 @@ def test_a_second_process_at_a_socket_is_told_who_is_there():
                               capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert done.returncode == 1, done.stderr
         assert f"process {cluster.coordinator.child.pid}, weir-server, listens there" in done.stderr, done.stderr
-        assert weir("health", cluster.address).stdout == "serving\n"
+        assert health(cluster.address) == "serving\n"
 
 
 def test_a_folder_that_others_may_enter_is_refused_by_every_program():
@@ -106,7 +106,7 @@ def test_a_private_cluster_on_sockets_is_reached_by_nobody_else_and_leaves_no_fo
                      env={**gate.environment, "TMPDIR": place}) as training:
             wait_for(lambda: newest_step(out + "/metrics.jsonl") >= 2, "the first steps")
             address = next(word for word in training.output().split() if word.startswith("unix:"))
-            assert weir("health", address).stdout == "serving\n"
+            assert health(address) == "serving\n"
             held = os.path.dirname(address.removeprefix("unix:"))
             assert os.path.dirname(held) == place and os.stat(held).st_mode & 0o777 == 0o700
             children = [*children_of(training.child.pid, "weir-server"), *children_of(training.child.pid, "weir-worker")]

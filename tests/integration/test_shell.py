@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 
 from harness import BUILD, PATIENCE, ROOT, Cluster, Folder, Skip, main, program, table_rows, wait_for, weir
 from terminal import Terminal
@@ -11,6 +12,7 @@ from terminal import Terminal
 COMMANDS = table_rows("client/command.def", "COMMAND")
 PLACES = {"bash": "share/bash-completion/completions/weir", "zsh": "share/zsh/site-functions/_weir",
           "fish": "share/fish/vendor_completions.d/weir.fish"}
+AGAIN_SECONDS = 5  # after which Tab is pressed once more
 
 
 def need(tool):
@@ -55,10 +57,17 @@ def test_runs_workers_and_servers_of_the_cluster_are_offered():
         run = small_run(folder, cluster)
         at = {"WEIR_COORDINATOR": cluster.address}
         servers = sorted(server["id"] for server in cluster.json("servers"))
-        assert candidates("status", "", **at) == candidates("cancel", "sma", **at) == [run]
-        assert candidates("status", "--json", "--coordinator", cluster.address, "") == [run]
-        assert candidates("gc", run, "", **at) == [run] and candidates("status", run, "", **at) == []
-        assert sorted(candidates("drain", "", **at)) == servers
+
+        def offers(wanted, *words, **environment):
+            """Whoever types is not kept waiting for long: nothing is offered where the coordinator is slow to answer."""
+            found = wait_for(lambda: candidates(*words, **environment), f"what is offered for {words}")
+            assert sorted(found) == wanted, (words, found)
+        offers([run], "status", "", **at)
+        offers([run], "cancel", "sma", **at)
+        offers([run], "status", "--json", "--coordinator", cluster.address, "")
+        offers([run], "gc", run, "", **at)
+        assert candidates("status", run, "", **at) == []
+        offers(servers, "drain", "", **at)
         assert candidates("logs", "x", **at) == [":files"]
 
 
@@ -72,7 +81,14 @@ def typed(shell, script, line, wanted, *command, **environment):
 
         def is_there():
             terminal.take()
-            return wanted in re.sub("\033\\[[0-9;?]*[A-Za-z]|[\a\b]", "", terminal.text())
+            if wanted in re.sub("\033\\[[0-9;?]*[A-Za-z]|[\a\b]", "", terminal.text()):
+                return True
+            nonlocal again
+            if time.monotonic() > again:  # a coordinator that is slow to answer has nothing offered
+                os.write(terminal.controller, b"\t")
+                again += AGAIN_SECONDS
+            return False
+        again = time.monotonic() + AGAIN_SECONDS
         wait_for(is_there, f"'{wanted}' in {shell}")
 
 
@@ -99,9 +115,11 @@ def test_fish_completes_commands_options_files_and_runs():
                        "HOME": folder.path}
         for line, wanted in (("weir checkp", "checkpoints"), ("weir train --thr", "--threads"),
                              ("weir train some", "some-spec.yaml"), ("weir status sm", run)):
-            done = subprocess.run(["fish", "--no-config", "-c", f"weir complete fish | source; complete -C '{line}'"], text=True,
-                                  capture_output=True, check=False, timeout=PATIENCE, cwd=folder.path, env=environment)
-            assert wanted in [found.split("\t")[0] for found in done.stdout.splitlines()], (line, done.stdout, done.stderr)
+            def is_offered(line=line, wanted=wanted):
+                done = subprocess.run(["fish", "--no-config", "-c", f"weir complete fish | source; complete -C '{line}'"], text=True,
+                                      capture_output=True, check=False, timeout=PATIENCE, cwd=folder.path, env=environment)
+                return wanted in [found.split("\t")[0] for found in done.stdout.splitlines()]
+            wait_for(is_offered, f"'{wanted}' in fish")
 
 
 def test_the_commands_are_listed_in_groups():

@@ -56,7 +56,7 @@ def compare(name, precision, spec, is_split):
         whole = runs.train(1)
         assert whole[1], "nothing was evaluated"
         for devices, workers, keys in LAYOUTS:
-            same = runs.train(devices * workers, workers=workers, **keys)
+            same = runs.train(devices * workers, workers=workers, min=workers, **keys)  # it begins when all have loaded it
             assert same == whole, f"{name} in {precision}: {workers} workers of {devices} GPUs, {keys}, change it"
             loaded = [held(log) for log in logs_of(runs)]
             assert {first for first, _, _ in loaded} == set(range(0, keys["stages"], devices)), loaded

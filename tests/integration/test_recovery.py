@@ -4,6 +4,7 @@ The model has batch norm and dropout, the optimizer two slots and a momentum tha
 checkpoint falls on an evaluation: whatever a roll-back could forget would show in the weights, or in a step's loss. What
 happens to a run happens in its middle: it goes no further than to a step that the test names (gate.py)."""
 import contextlib
+import ctypes
 import os
 import signal
 import time
@@ -77,11 +78,12 @@ class Run:
 
     @contextlib.contextmanager
     def held(self, then=None):
-        """While the run stands still where it was to stop. After that it goes on: to the step `then`, or to its end."""
+        """While the run stands still where it was to stop. After that it goes on: to the step `then`, or to its end. If it had
+        to crawl so far that it might be there already, it goes further."""
         self.wait_step(self.cluster.gate.step)
         yield
         assert self.incarnation() or newest_step(self.metrics) <= self.cluster.gate.step, "it did not stand still"
-        self.go(then)
+        self.go(None if then is None else max(then, self.cluster.gate.step + EVERY))
 
     def go(self, then=None):
         if then is not None:
@@ -124,6 +126,14 @@ def kill(*processes):
     for process in processes:
         process.wait()
     return began
+
+
+def swap(one, other):
+    """Two paths, at once: servers write there meanwhile."""
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(here, one.encode(), here, other.encode(), exchange) != 0:
+        raise OSError(ctypes.get_errno(), "renameat2", one)
 
 
 def tell(what, began):
@@ -257,16 +267,14 @@ def test_a_run_that_was_paused_on_two_servers_goes_on_with_three_then_with_one()
 
 def test_a_server_dies_while_the_last_checkpoint_is_written():
     with gated(servers=2, workers=2, stop=STEPS // 2) as (cluster, run):
-        blocks, aside = cluster.folder.file("store/blocks"), cluster.folder.file("aside")
+        blocks, aside = cluster.folder.file("store/blocks"), cluster.folder.file("aside", "in the way of whoever writes\n")
         with run.held():
             run.wait_checkpoint()
-            os.rename(blocks, aside)
-            cluster.folder.file("store/blocks", "in the way of whoever writes\n")
+            swap(blocks, aside)
         run.wait(lambda: run.status()["state"] == "finishing", "the end of training")
         run.wait_step(STEPS - 1)
         kill(cluster.servers[0][0])
-        os.unlink(blocks)
-        os.rename(aside, blocks)
+        swap(blocks, aside)
         cluster.restart_server(0)
         run.end()
         assert run.incarnation() > 0, "the last version was lost with the server"

@@ -54,7 +54,7 @@ class Fleet:
 
     def evens_out(self, name, workers):
         """Waits until the run computes with so many: others let go of theirs only after a step that they complete."""
-        self.gate.crawl(lambda: self.status(name)["workers"] == workers, f"{workers} workers of {name}")
+        self.gate.crawl(lambda: self.status(name)["workers"] == workers, f"{workers} workers of {name}", steps=1)
 
     def ends(self, *names):
         for name in names:

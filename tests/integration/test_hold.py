@@ -210,8 +210,11 @@ def test_versions_of_eval_at_are_evaluated_and_change_nothing():
     with fleet() as runs:
         runs.submit("some", "eval.at=[8, 17]", "train.hold=17")
         runs.is_held("some", 17)
-        evals = [event["step"] for event in read_metrics(runs.metrics["some"]) if event["event"] == "eval"]
-        assert evals == [5, 8, 10, 15, 17], evals
+
+        def evals():
+            return [event["step"] for event in read_metrics(runs.metrics["some"]) if event["event"] == "eval"]
+        wait_for(lambda: 17 in evals(), "the last evaluation to be known to who watches")
+        assert evals() == [5, 8, 10, 15, 17], evals()
         runs.set("some", f"train.hold={STEPS}")
         assert runs.clients["some"].wait() == 0, runs.clients["some"].output()[-2000:]
         assert outcome(runs.metrics["some"])["weights"] == undisturbed()["weights"]

@@ -5,13 +5,14 @@ import os
 import signal
 import struct
 
+from gate import Gate
 from harness import BUILD, Cluster, Folder, Process, Skip, children_of, done_event, main, newest_step, program, wait_for, weir
 from test_parity import read_tensors
 
 # Two matrices of several blocks each, and small tensors.
 MLP = ("mlp", "--input", "1,28,28", "--hidden", "300,300", "--classes", "10", "--seed", "5")
 FIRST = "fc1.weight"
-STEPS = 12
+STEPS, ENDLESS = 12, 10**6
 
 
 def write_spec(folder, name, frozen=(), steps=STEPS):
@@ -64,13 +65,15 @@ def test_a_coordinator_that_begins_anew_has_what_members_need():
         folder.model(*MLP)
         spec = write_spec(folder, "restart", [FIRST], steps=40)
         calm = train(folder, spec, "calm")
-        metrics = folder.file("restart.jsonl")
+        gate, metrics = Gate(folder), folder.file("restart.jsonl")
+        gate.stop_at(10)
         with Process(program("weir"), "train", spec, "--workers", 2, "--servers", 1, "--threads", 1,
-                     "--out", folder.file("restart"), "--metrics", metrics) as training:
+                     "--out", folder.file("restart"), "--metrics", metrics, env=gate.environment) as training:
             wait_for(lambda: newest_step(metrics) >= 5, "step 5")
             for kind in ("weir-server", "weir-worker"):
                 for child in children_of(training.child.pid, kind):
                     os.kill(child, signal.SIGKILL)
+            gate.open()
             assert training.wait() == 0, training.output()[-3000:]
         assert done_event(metrics)["weights_sha256"] == calm
 
@@ -84,7 +87,7 @@ def worker_peak(folder, hidden, name):
     """The most memory that a worker had which trains a layer of so many units."""
     folder.file(f"{name}.jsonl", "")
     weir("model", "mlp", "--input", "1,28,28", "--hidden", hidden, "--classes", 10, "-o", folder.file("mlp.onnx"))
-    spec = folder.file(name + ".yaml", open(write_spec(folder, name, steps=2000)).read().replace(
+    spec = folder.file(name + ".yaml", open(write_spec(folder, name, steps=ENDLESS)).read().replace(
         "batch: 48", "batch: 4").replace("microbatches: 4", "microbatches: 1"))
     metrics = folder.file(name + ".jsonl")
     with Process(program("weir"), "train", spec, "--workers", 1, "--threads", 1, "--out", folder.file(name),

@@ -5,7 +5,7 @@ import re
 import subprocess
 
 from certificates import Authority
-from harness import PEER_PYTHON, Cluster, Folder, Process, Skip, main, program, wait_for, weir
+from harness import PATIENCE, PEER_PYTHON, Cluster, Folder, Process, Skip, main, program, wait_for, weir
 from test_sweep import write_sweep
 from test_tenants import Caller, Tenants
 from test_tickets import text_field
@@ -193,7 +193,7 @@ def test_what_is_no_quota_stops_the_coordinator_at_once():
 
 
 def weir_server(*words):
-    done = subprocess.run([program("weir-server"), *words], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([program("weir-server"), *words], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 2, done
     return done.stderr
 

@@ -76,7 +76,7 @@ def unloaded(cluster):
 def test_a_program_without_it_is_sent_everything():
     expected = by_socket()
     for side in ("server", "worker"):
-        with Folder() as folder, Cluster(folder, servers=0, workers=0) as cluster:
+        with Folder() as folder, Cluster(folder, servers=0, workers=0, is_patient=True) as cluster:
             cluster.server_options = ("--no-shm",) if side == "server" else ()
             cluster.add_server()
             cluster.add_worker(options=("--no-shm",) if side == "worker" else ())
@@ -90,7 +90,7 @@ def test_a_worker_in_a_namespace_of_its_own_is_sent_everything():
     if subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
         raise Skip("unshare --pid is not permitted")
     expected = by_socket()
-    with Folder() as folder, Cluster(folder, workers=0) as cluster:
+    with Folder() as folder, Cluster(folder, workers=0, is_patient=True) as cluster:
         worker = Process(*apart, program("weir-worker"), "--coordinator", cluster.address, "--threads", 1)
         cluster.processes.append(worker)
         cluster.workers.append(worker)
@@ -102,7 +102,7 @@ def test_memory_is_shared_behind_certificates_too():
     expected = by_socket()
     with Folder() as folder, Folder() as elsewhere:
         authority = Authority(elsewhere)
-        with Cluster(folder, servers=0, workers=0, options=("--tls", authority.folder("coordinator"))) as cluster:
+        with Cluster(folder, servers=0, workers=0, is_patient=True, options=("--tls", authority.folder("coordinator"))) as cluster:
             cluster.server_options = ("--tls", authority.folder("server"))
             cluster.add_server()
             cluster.add_worker(options=("--tls", authority.folder("worker"), "--data-root", folder.path))
@@ -131,7 +131,8 @@ def test_who_dies_leaves_nothing_and_the_weights_are_the_same():
                 cluster.servers[number][0].send(signal.SIGKILL)
                 cluster.servers[number][0].wait()
                 cluster.restart_server(number)
-                gate.crawl(lambda at=step: newest_step(metrics) >= at, f"step {step}")
+                gate.stop_at(step + 3)
+                wait_for(lambda at=step: newest_step(metrics) >= at, f"step {step}")
                 wait_for(lambda at=number: segments_of(cluster.servers[at][0].child.pid)[1], "the new server to read workers' memory")
             joiner.send(signal.SIGKILL)
             cluster.add_worker()

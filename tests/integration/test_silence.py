@@ -30,6 +30,9 @@ class Watch:
             self.came += [(now, event["step"]) for event in steps[len(self.came):]]
             time.sleep(0.05)
 
+    def has_seen(self, step):
+        return any(seen >= step for _, seen in self.came)
+
     def tell(self, what, began, ended=None):
         """The row of a fault of that time: how long nobody was told of a step, and how many steps were computed again."""
         times = [began] + [when for when, _ in self.came if began < when < (ended + 1 if ended else when + 1)]
@@ -88,7 +91,7 @@ class Silence:
     def goes_on(self):
         """Waits for a step more, of the last ten, too."""
         seen = newest_step(self.run.metrics)
-        self.run.cluster.gate.crawl(lambda: newest_step(self.run.metrics) > seen, "a step", steps=1)
+        self.run.cluster.gate.crawl(lambda: self.watch.has_seen(seen + 1), "a step", steps=1)
 
     def mend(self, way, is_found, what):
         """The way is whole again, and in use once that is so."""

@@ -102,7 +102,7 @@ def test_a_roll_back_within_the_lag_of_a_checkpoint_changes_no_bit():
     """The run stands `ahead` steps behind the checkpoint when its servers die: steps after it are computed from versions
     before it."""
     for lag, ahead in ((1, 0), (2, 1), (4, 2)):
-        with Folder() as folder, Cluster(folder, servers=2, workers=2, gate=Gate(folder)) as cluster:
+        with Folder() as folder, Cluster(folder, servers=2, workers=2, is_patient=True, gate=Gate(folder)) as cluster:
             cluster.gate.stop_at(CHECKPOINT - 1)
             with Run(folder, cluster, write_spec(folder, lag)) as run:
                 run.wait_checkpoint(CHECKPOINT)

@@ -89,7 +89,7 @@ def test_a_trial_that_is_forked_ends_in_the_bits_of_a_fork_by_hand():
 
 
 def test_an_exploit_reads_and_writes_no_block():
-    with Folder() as folder, Cluster(folder, workers=2, servers=2) as cluster:
+    with Folder() as folder, Cluster(folder, workers=2, servers=2, is_patient=True) as cluster:
         info = Sweep(cluster, write_sweep(folder)).ends()
         forks = forks_of(info)
         assert len(forks) == STEPS // INTERVAL - 1

@@ -253,8 +253,8 @@ def test_members_join_only_with_a_certificate_and_a_coordinator_that_has_one():
                 wait_for(lambda: " not_joined " in process.output() and says in process.output(), f"a {role} that says: {says}")
                 assert ("it shows the certificate of spiffe://weir/" in process.output()) == (address != plain.address), process.output()
         shows = ("--coordinator", cluster.address, "--tls", authority.folder("client"), "--json")
-        wait_for(lambda: weir("workers", *shows).stdout.count('"pid"') == 1, "the one worker")
-        assert weir("servers", *shows).stdout.count('"pid"') == 1
+        for role in ("worker", "server"):
+            wait_for(lambda role=role: weir(role + "s", *shows).stdout.count('"pid"') == 1, f"the one {role}")
         assert weir("workers", "--coordinator", plain.address, "--json").stdout.count('"pid"') == 0
 
 

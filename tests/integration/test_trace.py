@@ -80,23 +80,25 @@ def test_a_timeline_shows_every_step_and_that_pushes_begin_within_the_backward_p
     with Folder() as folder:
         weir("train", small_spec(folder, workers=2), "--workers", 2, "--threads", 1, "--out", folder.file("out"),
              "--trace", folder.file("time.line.json"))
-        evaluations = 0
-        for worker in (1, 2):
-            events = read_timeline(folder.file(f"time.line-{worker}.json"))
+        with open(folder.file("out/logs/coordinator.log")) as log:
+            is_calm = " coordinator late " not in log.read()  # else others have computed what a worker was to
+        evaluations, timelines = 0, [read_timeline(folder.file(f"time.line-{worker}.json")) for worker in (1, 2)]
+        for events in timelines:
             names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
             assert set(assert_nested(events)) == set(names), names
             assert {"executor 0", "reader", "run", "sending 1", "waiting for the server 1"} <= set(names.values()), names
             assert {event["name"] for event in spans(events, "load")} >= {"data", "model", "programs"}
             assert spans(events, "pull") and spans(events, "question")
             evaluations += len(spans(events, "evaluation"))
-            for step in range(STEPS):
-                for category in ("train", "forward", "backward", "delivery", "push", "parked", "wait"):
-                    assert spans(events, category, step), (worker, step, category)
-                assert leaves_early(events, step), (worker, step)
+            assert all(leaves_early(events, step) for step in range(STEPS) if is_calm or spans(events, "push", step))
             assert {(span["name"], span["args"]["index"]) for span in spans(events, "train", 0)} <= {
                 ("microbatch", index) for index in range(4)}
             assert_summary(events)
             assert any(span["name"].startswith("conv1") for span in spans(events, "delivery")), spans(events, "delivery")[:9]
+        for step in range(STEPS):
+            for category in ("train", "forward", "backward", "delivery", "push", "parked", "wait"):
+                shown = [bool(spans(events, category, step)) for events in timelines]
+                assert all(shown) if is_calm else any(shown), (step, category, shown)
         assert evaluations >= 2, "one each, and what was late was computed again"
 
 

@@ -315,7 +315,9 @@ def test_a_fork_does_not_need_its_parent():
         # a parent that goes on, and no longer keeps the checkpoint
         parent = forks.fork(f"{many}@{step}", "train.steps=1000000", "checkpoint={every_steps: 50, keep: 3}")
         wait_for(lambda: len(forks.steps(parent)) == 4, "checkpoints of the parent")
+        forks.gate.stop_at(0)  # wherever it is, so that its newest checkpoint is not dropped before it is read
         last = forks.fork(parent, "name=last")
+        forks.gate.open()
         base = forks.status(last)["parent_step"]
         wait_for(lambda: base not in forks.steps(parent), "the parent's later checkpoints")
         assert base in forks.steps(last) and base > step

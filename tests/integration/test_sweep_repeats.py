@@ -3,6 +3,7 @@ import math
 
 from harness import Cluster, Folder, main, wait_for, weir
 from test_sweep import Sweep, write_sweep
+from test_sweep_from import delete
 
 SETTINGS = ("repeats=2", "concurrency=2", "budget.trials=4")
 
@@ -51,7 +52,7 @@ def test_repeats_end_in_the_bits_of_runs_of_other_seeds_and_one_split():
             assert alone["weights_sha256"] == status["weights_sha256"]
             assert alone["accuracy"] == status["accuracy"]
             assert math.isclose(status["accuracy"], float(result["repeats"][repeat]["value"]), rel_tol=1e-6)
-        sweep.ask("delete", sweep.id)
+        delete(sweep)
         assert not any(run["run"].startswith(sweep.id) for run in cluster.json("runs", "--all"))
 
 

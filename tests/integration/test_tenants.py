@@ -168,7 +168,8 @@ def test_every_method_answers_what_is_another_tenants_as_what_is_not_there():
         there.cluster.coordinator.send(signal.SIGKILL)
         there.cluster.coordinator.wait()
         there.cluster.start_coordinator()
-        wait_for(lambda: "ready" in there.ask("default", "operator", "workers").stdout, "the workers to be back")
+        wait_for(lambda: "ready" in there.ask("default", "operator", "workers").stdout and
+                 "server-1" in there.ask("default", "operator", "servers").stdout, "the members to be back")
         assert_hidden(there)  # a successor knows whose they are
 
 

@@ -36,9 +36,9 @@ void rpc_fixture_wait(struct rpc_fixture *f, const int *counter, int value) {
 void rpc_fixture_park(struct rpc_fixture *f, struct rpc_call *call) {
   pthread_mutex_lock(&f->lock);
   assert_true(f->n_parked < PARKED_MAX);
-  f->parked[f->n_parked] = call;
+  f->parked[f->n_parked++] = call;
+  pthread_cond_broadcast(&f->changed);
   pthread_mutex_unlock(&f->lock);
-  rpc_fixture_count(f, &f->n_parked);
 }
 
 void rpc_fixture_count_closed(struct rpc_call *call) {

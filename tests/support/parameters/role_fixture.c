@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "common/rpc/server.h"
+#include "tests/support/common/patience.h"
 #include "tests/support/model/model_bytes.h"
 
 static void keep_history(void *user, const Weir__MemberMessage *message) {
@@ -24,8 +25,11 @@ static void keep_history(void *user, const Weir__MemberMessage *message) {
   f->n_history++;
 }
 
-void role_init_paced(struct role_fixture *f, const struct pace_options *pace) {
-  struct parameters_options options = {.shards = 2, .keeper_patience_ms = 300, .pace = pace};
+static const struct pace_options week = {.least_ms = WEEK_MS, .first_ms = WEEK_MS};
+
+static void init(struct role_fixture *f, const struct pace_options *pace, int keeper_patience_ms) {
+  struct parameters_options options = {
+      .shards = 2, .keeper_patience_ms = keeper_patience_ms, .pace = pace};
   struct rpc_server_options server = {.listen = "127.0.0.1:0", .n_services = 1};
   Weir__Hello hello = WEIR__HELLO__INIT;
   struct err err;
@@ -56,8 +60,15 @@ void role_init_paced(struct role_fixture *f, const struct pace_options *pace) {
 }
 
 void role_init(struct role_fixture *f) {
-  static const struct pace_options week = {.least_ms = 604800000, .first_ms = 604800000};
-  role_init_paced(f, &week);
+  init(f, &week, WEEK_MS);
+}
+
+void role_init_paced(struct role_fixture *f, const struct pace_options *pace) {
+  init(f, pace, WEEK_MS);
+}
+
+void role_init_impatient(struct role_fixture *f) {
+  init(f, &week, 300);
 }
 
 void role_fini(struct role_fixture *f) {

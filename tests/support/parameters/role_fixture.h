@@ -32,6 +32,10 @@ void role_init(struct role_fixture *f);
 /* The same, with steps that are late after these times: a week, unless a test says otherwise. */
 void role_init_paced(struct role_fixture *f, const struct pace_options *pace);
 
+/* The same, which refuses a run soon when the server that keeps its sums is out of reach; after a week,
+   otherwise. */
+void role_init_impatient(struct role_fixture *f);
+
 void role_fini(struct role_fixture *f);
 
 /* Sends LoadRun; sets its model. */

@@ -15,8 +15,9 @@
 
 #include "common/base/limits.h"
 #include "common/http/http.h"
+#include "tests/support/common/patience.h"
 
-enum { PATIENCE_MS = 20000, BODY_MAX = 8 };
+enum { LATE_MS = 300, BODY_MAX = 8 };
 
 static void answer_hello(void *user, const struct http_request *request, struct http_answer *answer) {
   const char *who = http_query(request, "who");
@@ -68,7 +69,7 @@ static char *read_all(int fd) {
   for (;;) {
     struct pollfd readable = {.fd = fd, .events = POLLIN};
     ssize_t got;
-    assert_int_equal(poll(&readable, 1, PATIENCE_MS), 1);
+    assert_int_equal(poll(&readable, 1, patience_ms()), 1);
     got = read(fd, text + length, sizeof text - 1 - length);
     if (got <= 0)
       break;
@@ -87,9 +88,13 @@ static char *ask(const struct http *http, const char *request) {
 
 #define END "\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
+/* On a slow machine a listener may cut what it should answer, as late: that is asked again. */
 static void assert_answers(const struct http *http, const char *request, int status, const char *text) {
-  const char *answer = ask(http, request);
+  const char *answer;
   char begin[32];
+  do
+    answer = ask(http, request);
+  while (!*answer);
   snprintf(begin, sizeof begin, "HTTP/1.1 %d ", status);
   assert_memory_equal(answer, begin, strlen(begin));
   assert_non_null(strstr(answer, text));
@@ -136,11 +141,11 @@ static void a_port_of_this_machine_has_no_other_name(void **state) {
 
 static void garbage_is_refused_and_takes_nothing_from_others(void **state) {
   static char headers[4 * LIMIT_HTTP_HEADER_BYTES];
-  struct http *http = listener_new(300);
+  struct http *http = listener_new(LATE_MS);
   (void)state;
   memset(headers, 'a', sizeof headers - 1);
   memcpy(headers, "GET /hello HTTP/1.1\r\nA: ", 24);
-  assert_non_null(strstr(ask(http, headers), "HTTP/1.1 431"));
+  assert_answers(http, headers, 431, "");
   ask(http, "\x16\x03\x01\x02\x01\x01\xfc\r\n\r\n");
   ask(http, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
   for (int i = 0; i < 2 * LIMIT_HTTP_CONNECTIONS; i++)
@@ -150,7 +155,7 @@ static void garbage_is_refused_and_takes_nothing_from_others(void **state) {
 }
 
 static void connections_beyond_the_bound_wait_until_late_ones_are_cut(void **state) {
-  struct http *http = listener_new(300);
+  struct http *http = listener_new(LATE_MS);
   int callers[LIMIT_HTTP_CONNECTIONS];
   (void)state;
   for (int i = 0; i < LIMIT_HTTP_CONNECTIONS; i++) {
@@ -164,12 +169,12 @@ static void connections_beyond_the_bound_wait_until_late_ones_are_cut(void **sta
 }
 
 static void a_late_request_is_cut_though_it_goes_on_and_on(void **state) {
-  struct http *http = listener_new(300);
+  struct http *http = listener_new(LATE_MS);
   int fd = caller_new(http), sent = 0;
   (void)state;
-  while (send(fd, "G", 1, MSG_NOSIGNAL) == 1 && sent++ < PATIENCE_MS / 10)
+  while (send(fd, "G", 1, MSG_NOSIGNAL) == 1 && sent++ < patience_ms() / 10)
     usleep(10000);
-  assert_true(sent < PATIENCE_MS / 10);
+  assert_true(sent < patience_ms() / 10);
   close(fd);
   http_close(http);
 }

@@ -308,6 +308,12 @@ static void list(char *out, size_t size, const struct fake_coordinator *a, const
   snprintf(out, size, "%s,%s", a->target, b->target);
 }
 
+static void stand_by(struct fake_coordinator *c, bool stands_by) {
+  pthread_mutex_lock(&c->lock);
+  c->stands_by = stands_by;
+  pthread_mutex_unlock(&c->lock);
+}
+
 static void a_member_finds_the_coordinator_that_leads(void **state) {
   struct fixture f;
   struct fake_coordinator leader;
@@ -352,9 +358,7 @@ static void a_member_goes_over_to_the_successor_with_its_id_term_and_runs(void *
   wait_for(&f, &f.n_lost, 1);
   fake_coordinator_wait_message(&successor, WEIR__MEMBER_MESSAGE__BODY_HELLO,
                                 2); /* it asks again and again */
-  pthread_mutex_lock(&successor.lock);
-  successor.stands_by = false;
-  pthread_mutex_unlock(&successor.lock);
+  stand_by(&successor, false);
   wait_for(&f, &f.n_connected, 2);
   assert_string_equal(f.id, "server-4");
   hello = successor.messages[WEIR__MEMBER_MESSAGE__BODY_HELLO]->hello;
@@ -376,22 +380,18 @@ static void a_coordinator_of_an_older_term_is_no_coordinator(void **state) {
   (void)state;
   fixture_init(&f);
   fake_coordinator_init(&leader);
-  pthread_mutex_lock(&leader.lock);
   leader.term = 9;
-  pthread_mutex_unlock(&leader.lock);
+  f.coordinator.stands_by = true; /* nor is it joined first, by a member that finds the leader slow */
   list(both, sizeof both, &leader, &f.coordinator);
   fixture_start(&f, both);
   wait_for(&f, &f.n_connected, 1);
+  stand_by(&f.coordinator, false);
+  stand_by(&leader, true); /* so that the other, which does not know yet, is asked */
   fake_coordinator_kick(&leader);
-  pthread_mutex_lock(&leader.lock);
-  leader.stands_by = true; /* so that the other, which does not know yet, is asked */
-  pthread_mutex_unlock(&leader.lock);
   wait_for(&f, &f.n_lost, 1);
   fake_coordinator_wait(&f.coordinator, &f.coordinator.n_joined, 1);
   assert_int_equal(f.coordinator.messages[WEIR__MEMBER_MESSAGE__BODY_HELLO]->hello->term, 9);
-  pthread_mutex_lock(&leader.lock);
-  leader.stands_by = false;
-  pthread_mutex_unlock(&leader.lock);
+  stand_by(&leader, false);
   wait_for(&f, &f.n_connected, 2);
   fake_coordinator_wait(&leader, &leader.n_joined, 2);
   fixture_fini(&f);
@@ -406,14 +406,16 @@ static void a_member_leaves_a_coordinator_that_fell_silent(void **state) {
   fixture_init(&f);
   fake_coordinator_init(&successor);
   successor.term = 2;
+  successor.stands_by = true; /* whoever finds the first one slow comes back to it */
   list(both, sizeof both, &f.coordinator, &successor);
   f.silent_after_ms = 6000; /* beats may be late, by seconds on a busy machine */
   fixture_start(&f, both);
   fake_coordinator_wait_message(&f.coordinator, WEIR__MEMBER_MESSAGE__BODY_HEARTBEAT, 4);
   assert_int_equal(f.n_lost, 0); /* beats alone are enough, and no order to be obeyed */
   assert_int_equal(f.n_orders, 0);
+  stand_by(&successor, false);
   pthread_mutex_lock(&f.coordinator.lock);
-  f.coordinator.is_mute = true;
+  f.coordinator.is_mute = f.coordinator.stands_by = true;
   pthread_mutex_unlock(&f.coordinator.lock);
   wait_for(&f, &f.n_connected, 2);
   fake_coordinator_wait(&successor, &successor.n_joined, 1);

@@ -46,6 +46,8 @@ static int delete_one(void *user, const char *key, uint64_t size) {
   return store->def->delete_blocks(store, &key, 1, &err);
 }
 
+static const char term_name[] = "coordinator/epoch";
+
 static void an_emptied_store_gets_everything_that_is_in_memory_again(void **state) {
   struct service_fixture *f = *state;
   struct store_names names = {0};
@@ -61,10 +63,12 @@ static void an_emptied_store_gets_everything_that_is_in_memory_again(void **stat
   assert_int_equal(store_identity_read(f->store, identity, &err), 0);
   AWAIT(is_record_written(f, id, "incarnation"));
   assert_int_equal(store_list_records(f->store, "", &names, &err), 0);
-  for (int i = 0; i < names.count; i++)
-    assert_int_equal(store_delete_record(f->store, names.items[i], NULL, &err), 0);
-  store_names_fini(&names);
   AWAIT(store_list_blocks(f->store, delete_one, f, &err) == 0);
+  for (int i = 0; i < names.count; i++)
+    if (strcmp(names.items[i], term_name) != 0)
+      assert_int_equal(store_delete_record(f->store, names.items[i], NULL, &err), 0);
+  store_names_fini(&names);
+  assert_int_equal(store_delete_record(f->store, term_name, NULL, &err), 0); /* last: it is looked for */
   AWAIT(is_record_written(f, id, "run") && is_record_written(f, id, "incarnation"));
   AWAIT(store_has_blocks(f->store, &key, 1, &has, &err) == 0 && has);
   assert_int_equal(store_identity_read(f->store, again, &err), 0);

@@ -28,8 +28,7 @@ static void keep_history(void *user, const Weir__MemberMessage *message) {
 static const struct pace_options week = {.least_ms = WEEK_MS, .first_ms = WEEK_MS};
 
 static void init(struct role_fixture *f, const struct pace_options *pace, int keeper_patience_ms) {
-  struct parameters_options options = {
-      .shards = 2, .keeper_patience_ms = keeper_patience_ms, .pace = pace};
+  struct parameters_options options = {.shards = 2, .keeper_patience_ms = keeper_patience_ms, .pace = pace};
   struct rpc_server_options server = {.listen = "127.0.0.1:0", .n_services = 1};
   Weir__Hello hello = WEIR__HELLO__INIT;
   struct err err;

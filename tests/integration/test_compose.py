@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import urllib.error
 import urllib.request
 
 import scraping
@@ -448,15 +449,17 @@ def test_the_dashboard_is_at_a_link_of_the_machine():
     with open(os.path.join(compose.folder, "ui"), "w+") as log:
         child = subprocess.Popen(compose.command("run", "--rm", "-T", "ui"), env=compose.environment, stdin=subprocess.DEVNULL,
                                  stdout=log, stderr=subprocess.STDOUT)
-        link = wait_for(lambda: re.search(rf"http://127\.0\.0\.1:{compose.ports[2]}/\S*", open(log.name).read()), "the link").group()
+        link = wait_for(lambda: re.search(rf"(http://127\.0\.0\.1:{compose.ports[2]}/\S*)\s", open(log.name).read()), "the link").group(1)
         page, session = link.split("#session=")
         with urllib.request.urlopen(page, timeout=PATIENCE) as answer:
             assert answer.headers["Content-Type"].startswith("text/html")
         asked = urllib.request.Request(page + "api/overview", headers={"Weir-Session": session})
 
         def servers():
-            with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:
+            """None where nobody answers it in time."""
+            with contextlib.suppress(urllib.error.HTTPError), urllib.request.urlopen(asked, timeout=PATIENCE) as answer:
                 return json.load(answer)["fleet"]["servers"]
+            return None
         wait_for(lambda: servers() == 2, "the servers of the cluster")
         container, = [name for name in compose.engine.docker("ps", "--format", "{{.Names}}").split() if "_ui_" in name]
         compose.engine.docker("stop", container)

@@ -102,7 +102,9 @@ static void *fake_main(void *user) {
 }
 
 void fake_listen(struct fake *fake) {
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  struct sockaddr_in address = {.sin_family = AF_INET,
+                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                .sin_port = htons((uint16_t)fake->port)};
   socklen_t size = sizeof address;
   fake->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   fake_patience(fake->listener);

@@ -22,7 +22,7 @@ struct fake {
   size_t answer_size; /* 0: answer ends with its NUL */
   enum fake_manner manner;
   atomic_int closes_first; /* so many of those commands come first; each closes the connection */
-  int listener, port;      /* set by fake_listen */
+  int listener, port;      /* set by fake_listen, but for a port that is given */
   pthread_t thread;
   atomic_bool is_over;
 };

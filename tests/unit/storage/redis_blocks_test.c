@@ -18,7 +18,7 @@
 #include "tests/support/storage/redis_fake.h"
 
 /* Commands and blocks are small: what is sent in one go arrives in one go. */
-enum { BLOCKS = 5, BLOCK_BYTES = 1000, PARTS = 2 };
+enum { BLOCKS = 5, BLOCK_BYTES = 1000, PARTS = 2, LONGEST_MS = 600000 };
 
 /* A Redis for one client. It notes how many bytes of the SETs are there when one block is, all of it. */
 struct server {
@@ -118,7 +118,7 @@ static void a_block_is_sent_when_the_one_before_it_is_answered(void **state) {
   server.text_bytes = (size_t)snprintf(text, sizeof text, "*3\r\n$3\r\nSET\r\n$%d\r\nweir:b:%064d\r\n$%d\r\n",
                                        7 + STORE_KEY_SIZE - 1, 0, BLOCK_BYTES);
   fake_listen(&server.fake);
-  snprintf(url, sizeof url, "redis://127.0.0.1:%d", server.fake.port);
+  snprintf(url, sizeof url, "redis://127.0.0.1:%d?timeout_ms=%d", server.fake.port, LONGEST_MS);
   assert_int_equal(pthread_create(&server.thread, NULL, serve, &server), 0);
   put(url);
   pthread_join(server.thread, NULL);

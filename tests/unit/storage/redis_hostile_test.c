@@ -14,6 +14,7 @@
 
 #include "common/base/memory.h"
 #include "storage/store.h"
+#include "tests/support/common/own_port.h"
 #include "tests/support/common/patience.h"
 #include "tests/support/storage/redis_fake.h"
 #include "tests/support/storage/redis_nonsense.h"
@@ -348,7 +349,7 @@ static void who_names_a_server_on_another_machine_leads_no_plaintext_there(void 
 }
 
 static void a_dead_server_costs_each_call_little(void **state) {
-  struct fake fake = {.answer = "+OK\r\n"};
+  struct fake fake = {.answer = "+OK\r\n", .port = own_port()}; /* where nobody comes to listen then */
   struct store *store;
   (void)state;
   fake_start(&fake);

@@ -187,7 +187,7 @@ def outcome(path):
 def train_all(folder, specs, workers, servers):
     """By name of the run: what its metrics say."""
     found = {}
-    with Cluster(folder, servers=servers, workers=workers, store=f"file://{folder.path}/store-{workers}") as cluster:
+    with Cluster(folder, servers=servers, workers=workers, store=f"file://{folder.path}/store-{workers}", is_patient=True) as cluster:
         for name, spec in specs.items():
             metrics = folder.file(f"{name}-{workers}-{servers}.jsonl")
             weir("submit", spec, "--follow", "--metrics", metrics, "--coordinator", cluster.address)

@@ -144,7 +144,7 @@ def test_what_cannot_be_evaluated_is_said_in_a_line():
 def test_a_run_that_trains_lends_a_worker_and_gets_it_back():
     with Folder() as folder:
         spec = open_folder(folder, steps=10**8, tail="checkpoint: {every_steps: 20}\n")
-        with Cluster(folder, servers=1, workers=2) as cluster:
+        with Cluster(folder, servers=1, workers=2, is_patient=True) as cluster:
             at = ("--coordinator", cluster.address)
             run = weir("submit", spec, *at).stdout.strip()
             wait_for(lambda: cluster.json("status", run)["checkpoint_step"], "a checkpoint")

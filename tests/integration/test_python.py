@@ -146,7 +146,7 @@ def test_a_run_is_followed_across_a_coordinators_death():
         raise Skip("the environment of examples/python is missing")
     with Folder() as folder:
         gate = Gate(folder)
-        with Cluster(folder, gate=gate) as cluster:
+        with Cluster(folder, is_patient=True, gate=gate) as cluster:
             gate.stop_at(3)
             with Process(PYTHON, "-c", FOLLOW, cluster.address, write_spec(folder)) as follower:
                 wait_for(lambda: follower.output().count('"step"') >= 4, "the run to stand")

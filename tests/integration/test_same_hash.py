@@ -70,7 +70,7 @@ def test_a_worker_killed_and_another_started_in_mid_run_change_nothing():
             def ready():
                 workers = json.loads(weir("workers", "--coordinator", address, "--json").stdout)
                 return [worker["pid"] for worker in workers if worker["state"] == "ready"]
-            victim = wait_for(lambda: len(ready()) == 3 and ready(), "three workers")[1]
+            victim = wait_for(lambda: len(pids := ready()) == 3 and pids, "three workers")[1]
             os.kill(victim, signal.SIGKILL)
             gate.stop_at(25)
             wait_for(lambda: newest_step(metrics) >= 25, "steps after the kill")
@@ -135,7 +135,7 @@ def test_all_workers_killed_at_once_lose_no_step_and_no_evaluation():
             return outcome(folder.file("calm/metrics.jsonl"))
         expected = kept("same-hash-evaluated", calm)
         metrics = folder.file("stormy.jsonl")
-        with Cluster(folder, servers=2, workers=3, gate=Gate(folder)) as cluster:
+        with Cluster(folder, servers=2, workers=3, is_patient=True, gate=Gate(folder)) as cluster:
             cluster.gate.stop_at(8)
             with Process(program("weir"), "submit", spec, "--follow", "--coordinator", cluster.address, "--metrics",
                          metrics) as client:

@@ -30,7 +30,7 @@ def test_a_power_cut_leaves_files_whole():
 
 def test_a_killed_writer_leaves_a_redis_whole():
     with Folder() as folder, Redis(folder) as redis:
-        tries(f"redis://{redis.address}", "kill", POINTS)
+        tries(f"redis://{redis.address}?timeout_ms=60000", "kill", POINTS)
 
 
 main(globals())

@@ -207,7 +207,7 @@ def test_a_sweep_is_stopped():
 
 
 def test_a_trial_that_is_stopped_frees_its_worker_before_its_step_ends():
-    with Folder() as folder, Cluster(folder, workers=0, gate=Gate(folder)) as cluster:
+    with Folder() as folder, Cluster(folder, workers=0, is_patient=True, gate=Gate(folder)) as cluster:
         cluster.gate.stop_at(3)  # what the worker computes of the next step never arrives
         cluster.add_worker()
         sweep = Sweep(cluster, write_sweep(folder, schedule="{name: none}", trials=500), "concurrency=1")

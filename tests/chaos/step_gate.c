@@ -7,8 +7,9 @@
    messages of calls of Push, whose first slice has the fields, whether the tensor's bytes follow or are
    named.
 
-   Environment: WEIR_GATE  a file of eight bytes, which the test changes: how many steps the run may make, as
-                           a number in the machine's order of bytes */
+   Environment: WEIR_GATE  a file of two numbers of eight bytes, in the machine's order: how many steps
+                           the run may make, which the test changes; and the latest step whose push is
+                           put off, which workers raise if they may, and the test sets back to 0 */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -45,7 +46,8 @@ struct held {
 };
 
 static struct {
-  const uint64_t *steps; /* NULL: there is no gate in this process */
+  uint64_t *steps; /* what runs may make, then what is put off; NULL: there is no gate in this process */
+  bool is_told;    /* of what is put off */
   struct held *first, **end;
   pthread_mutex_t lock;
 } gate = {.end = &gate.first, .lock = PTHREAD_MUTEX_INITIALIZER};
@@ -56,6 +58,17 @@ static void held_start(struct held *held) {
   grpc_byte_buffer_destroy(held->message);
   grpc_call_unref(held->call);
   free(held);
+}
+
+/* With the lock. */
+static void gate_tell(void) {
+  uint64_t latest = 0, told = __atomic_load_n(&gate.steps[1], __ATOMIC_SEQ_CST);
+  for (const struct held *held = gate.first; held; held = held->next)
+    if (held->step > latest)
+      latest = held->step;
+  while (latest > told && !__atomic_compare_exchange_n(&gate.steps[1], &told, latest, false, __ATOMIC_SEQ_CST,
+                                                       __ATOMIC_SEQ_CST))
+    ;
 }
 
 /* Starts what was put off and is of this call, or, without one, of steps that the run may make: in order. */
@@ -75,6 +88,8 @@ static void gate_let_through(const grpc_call *call) {
   gate.end = &gate.first;
   while (*gate.end)
     gate.end = &(*gate.end)->next;
+  if (gate.is_told)
+    gate_tell();
   pthread_mutex_unlock(&gate.lock);
   while ((held = through)) {
     through = held->next;
@@ -92,8 +107,14 @@ static void *gate_watch(void *unused) {
 
 static void gate_open(void) {
   pthread_t thread;
-  int fd = open(getenv("WEIR_GATE"), O_RDONLY | O_CLOEXEC);
-  void *map = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof *gate.steps, PROT_READ, MAP_SHARED, fd, 0);
+  int fd = open(getenv("WEIR_GATE"), O_RDWR | O_CLOEXEC), rights = PROT_READ;
+  void *map;
+  gate.is_told = fd >= 0;
+  if (gate.is_told)
+    rights |= PROT_WRITE;
+  else
+    fd = open(getenv("WEIR_GATE"), O_RDONLY | O_CLOEXEC);
+  map = fd < 0 ? MAP_FAILED : mmap(NULL, 2 * sizeof *gate.steps, rights, MAP_SHARED, fd, 0);
   if (map == MAP_FAILED)
     abort();
   close(fd);

@@ -15,7 +15,7 @@ from google.protobuf import descriptor_pool, json_format, message_factory
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-TIMEOUT_SECONDS = 10
+TIMEOUT_SECONDS = 240
 
 
 def message_class(descriptor):

@@ -75,7 +75,7 @@ def wait_joined(worker, version):
 
 def disturb(servers, *settings):
     expected = undisturbed(*settings)
-    with Folder() as folder, Cluster(folder, servers=servers, gate=Gate(folder)) as cluster:
+    with Folder() as folder, Cluster(folder, servers=servers, is_patient=True, gate=Gate(folder)) as cluster:
         gate, metrics = cluster.gate, folder.file("metrics.jsonl")
         gate.stop_at(1)
         with Process(program("weir"), "submit", write_spec(folder), *settings, "--follow", "--metrics", metrics, "--coordinator",
@@ -86,7 +86,8 @@ def disturb(servers, *settings):
                 for _ in range(TEARS):
                     worker = cluster.workers[-1]
                     pusher.begin(f"tear {worker.child.pid}")
-                    gate.crawl(pusher.has_answered, "a step that is half done", steps=1, factor=1)
+                    # several: the pushes of the first are there already, and come in one breath
+                    gate.crawl(pusher.has_answered, "a step that is half done", steps=4, factor=1)
                     answer = pusher.answer()
                     assert_refused(answer)
                     worker.send(signal.SIGKILL)

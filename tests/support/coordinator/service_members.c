@@ -34,6 +34,25 @@ struct rpc_reader *member_join(struct service_fixture *f, Weir__Role role) {
   return member_join_again(f, role, "", "", 0);
 }
 
+static size_t count_workers(struct service_fixture *f) {
+  Weir__ListWorkersRequest request = WEIR__LIST_WORKERS_REQUEST__INIT;
+  Weir__ListWorkersReply *reply = NULL;
+  struct err err = ERR_NONE;
+  size_t n;
+  if (rpc_unary(f->channel, &(struct rpc_question){RPC_LIST_WORKERS, &request, patience_ms()}, false,
+                (void **)&reply, &err))
+    fail_msg("%s", err.text);
+  n = reply->n_workers;
+  message_free(reply);
+  return n;
+}
+
+void members_leave(struct service_fixture *f, struct rpc_reader *server, struct rpc_reader *worker) {
+  rpc_reader_close(server);
+  rpc_reader_close(worker);
+  AWAIT(count_workers(f) == 0);
+}
+
 void member_tell(struct rpc_reader *member, Weir__MemberMessage__BodyCase body, void *content) {
   Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;
   struct err err = ERR_NONE;

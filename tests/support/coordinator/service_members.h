@@ -13,6 +13,10 @@ struct rpc_reader *member_join_again(struct service_fixture *f, Weir__Role role,
                                      const char *run, uint64_t version);
 struct rpc_reader *member_join(struct service_fixture *f, Weir__Role role);
 
+/* Closes both, and waits until the coordinator knows that it has no worker: else it may give them a run that
+   comes next. */
+void members_leave(struct service_fixture *f, struct rpc_reader *server, struct rpc_reader *worker);
+
 /* content: the message of that body, which stays the caller's. */
 void member_tell(struct rpc_reader *member, Weir__MemberMessage__BodyCase body, void *content);
 

@@ -63,8 +63,7 @@ static void runs_are_as_they_were(struct service_fixture *f, bool is_killed) {
   events = watch_all(f, done, 0, &last);
   number = last->number;
   message_free(last);
-  rpc_reader_close(server);
-  rpc_reader_close(worker);
+  members_leave(f, server, worker);
   queued = submit_run(f);
   cancelled = submit_run(f);
   assert_int_equal(ask_run(f, RPC_CANCEL, cancelled, &info, &err), 0);

@@ -210,8 +210,7 @@ static void garbage_goes_and_with_it_the_runs_that_are_named(void **state) {
   assert_int_equal(reply->bytes, 7);
   assert_int_equal(reply->kept_blocks, 4); /* the model, two of parameters, one of statistics */
   message_free(reply);
-  rpc_reader_close(server);
-  rpc_reader_close(worker);
+  members_leave(f, server, worker);
   assert_int_equal(ask_run(f, RPC_CANCEL, id, &info, &err), 0);
   message_free(info);
   other = submit_run(f);

@@ -25,6 +25,8 @@ HASHES = {
     "sweep": "#/sweeps/lr-search-1a2b3c",
     "forks": "#/sweeps/pbt-vit-77aa00",
 }
+# What the page tells would be gone after five seconds, be it looked at by then or not.
+STAYS = "const {remove} = Element.prototype; Element.prototype.remove = function () { this.matches('.toast') || remove.call(this); }"
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "ui_contrast.js")) as script:
     CONTRAST = script.read()
 
@@ -38,6 +40,7 @@ class Page:
         context = browser.new_context(
             viewport={"width": size[0], "height": size[1]}, color_scheme=theme, reduced_motion="reduce"
         )
+        context.add_init_script(STAYS)
         self.page = context.new_page()
         self.page.set_default_timeout(PATIENCE_MS)
         self.page.on("request", lambda request: self.requests.append(request.url))

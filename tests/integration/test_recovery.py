@@ -181,7 +181,7 @@ def test_the_server_that_remains_takes_all_blocks():
         run.wait_step(0, incarnation=1)
         tell("a server, not restarted", began)
         run.end()
-        assert len(cluster.json("servers")) == 1
+        wait_for(lambda: len(cluster.json("servers")) == 1, "the one server, should it have been missed")
 
 
 def test_both_servers_die_and_come_back():
@@ -242,7 +242,7 @@ def test_after_everything_died_the_run_goes_on_with_fewer():
 
 
 def test_a_run_that_was_paused_on_two_servers_goes_on_with_three_then_with_one():
-    with gated(servers=2, workers=2, stop=25) as (cluster, run):
+    with gated(servers=2, workers=2, stop=25, is_patient=True) as (cluster, run):
         at = ("--coordinator", cluster.address)
 
         def pause(then):

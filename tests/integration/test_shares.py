@@ -99,8 +99,8 @@ def test_a_higher_priority_gets_its_minimum_and_gives_it_back():
         runs.has(low=2)
         high = runs.submit("high", "priority=5", "workers.min=2")
         runs.has(high=2, low=0)
-        low = runs.status("low")
-        assert low["state"] == "running" and low["message"] == f"waiting for workers: 0 of 1; {high} has 2"
+        told = f"waiting for workers: 0 of 1; {high} has 2"
+        wait_for(lambda: (low := runs.status("low"))["state"] == "running" and low["message"] == told, told)
         runs.gate.open()
         runs.ends("high", "low")
 

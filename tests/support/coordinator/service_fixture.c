@@ -170,6 +170,14 @@ int ask_run(struct service_fixture *f, enum rpc_method_id method, const char *ru
                    err);
 }
 
+uint64_t ask_step(struct service_fixture *f, const char *run) {
+  Weir__RunInfo *info;
+  struct err err;
+  uint64_t step = ask_run(f, RPC_GET_RUN, run, &info, &err) == 0 ? info->step : 0;
+  message_free(info);
+  return step;
+}
+
 Weir__RunState run_state(struct service_fixture *f, const char *run) {
   Weir__RunInfo *info;
   struct err err;

@@ -90,6 +90,8 @@ char *submit_run(struct service_fixture *f);
 int ask_run(struct service_fixture *f, enum rpc_method_id method, const char *run, Weir__RunInfo **info,
             struct err *err);
 
+uint64_t ask_step(struct service_fixture *f, const char *run); /* 0 on error */
+
 /* RUN_STATE_UNKNOWN on error. */
 Weir__RunState run_state(struct service_fixture *f, const char *run);
 

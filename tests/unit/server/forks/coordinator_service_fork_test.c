@@ -201,14 +201,6 @@ static char *fork_early(struct service_fixture *f, const char *id, struct rpc_re
   return fork;
 }
 
-static uint64_t step_of(struct service_fixture *f, const char *run) {
-  Weir__RunInfo *info;
-  struct err err;
-  uint64_t step = ask_run(f, RPC_GET_RUN, run, &info, &err) == 0 ? info->step : 0;
-  message_free(info);
-  return step;
-}
-
 /* Until the coordinator has it at step 1: what clients ask may overtake what members tell. */
 static char *run_to_fork(struct service_fixture *f, struct rpc_reader *server, struct rpc_reader *worker) {
   char *id;
@@ -216,7 +208,7 @@ static char *run_to_fork(struct service_fixture *f, struct rpc_reader *server, s
   id = submit_run(f);
   begin_run(f, id, server, worker);
   tell_step(f, server, id, 0);
-  AWAIT(step_of(f, id) == 1);
+  AWAIT(ask_step(f, id) == 1);
   return id;
 }
 

@@ -14,14 +14,6 @@ enum {
   CHUNK_EVENTS = 1024, /* as the store has them */
 };
 
-static uint64_t step_of(struct service_fixture *f, const char *run) {
-  Weir__RunInfo *info;
-  struct err err;
-  uint64_t step = ask_run(f, RPC_GET_RUN, run, &info, &err) == 0 ? info->step : 0;
-  message_free(info);
-  return step;
-}
-
 /* How many records of events the store has of the run. */
 static int count_chunks(struct service_fixture *f, const char *run) {
   struct stored_runs runs;
@@ -70,7 +62,7 @@ static void a_long_history_is_kept_as_few_events(void **state) {
   for (uint64_t step = 0; step < LONG; step++) {
     tell_step(f, server, id, step);
     if ((step + 1) % AT_ONCE == 0)
-      AWAIT(step_of(f, id) == step + 1);
+      AWAIT(ask_step(f, id) == step + 1);
   }
   check_history(f, id, LONG);
   rpc_reader_close(server);

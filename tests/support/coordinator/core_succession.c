@@ -18,8 +18,10 @@ Weir__RunRecord *record_of(struct core_fixture *f) {
   struct coordinator_event emptied = {.kind = EVENT_STORE_EMPTIED};
   coordinator_step(f->coordinator, &emptied, f->now_ms, &f->actions);
   for (int i = 0; i < f->actions.count; i++)
-    if (f->actions.items[i].kind == ACTION_SAVE)
+    if (f->actions.items[i].kind == ACTION_SAVE) {
+      message_free(record);
       record = message_copy(f->actions.items[i].record);
+    }
   assert_non_null(record);
   return record;
 }
@@ -30,8 +32,10 @@ Weir__RunRecord *record_of_run(struct core_fixture *f, const char *run) {
   Weir__RunRecord *record = NULL;
   coordinator_step(f->coordinator, &set, f->now_ms, &f->actions);
   for (int i = 0; i < f->actions.count; i++)
-    if (f->actions.items[i].kind == ACTION_SAVE && strcmp(f->actions.items[i].run, run) == 0)
+    if (f->actions.items[i].kind == ACTION_SAVE && strcmp(f->actions.items[i].run, run) == 0) {
+      message_free(record);
       record = message_copy(f->actions.items[i].record);
+    }
   assert_non_null(record);
   spec_free(spec);
   return record;

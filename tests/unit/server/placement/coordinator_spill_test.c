@@ -186,7 +186,8 @@ static void a_successor_leaves_a_spilled_run_where_it_is(void **state) {
   members_join(f, 0);
   is_held(f, RUN);
   record = record_of(f);
-  record->n_servers = 0;
+  while (record->n_servers > 0)
+    message_free(record->servers[--record->n_servers]);
   record->incarnation = 1;
   record->base_step = info.step = HOLD;
   record->checkpoints = mem_new(sizeof *record->checkpoints);

@@ -133,9 +133,10 @@ static void a_trial_that_goes_on_is_the_run_of_before_though_a_coordinator_has_f
   message_free(sweep_change(f, RPC_STOP_SWEEP, &stop));
   AWAIT(run_state(f, run) == WEIR__RUN_STATE__CANCELLED &&
         stored_state(f, run) == WEIR__RUN_STATE__CANCELLED);
-  seat_restart(f, false);
-  crowd_out(f, run);
-  seat_restart(f, true);
+  seat_stop(&f->seat);
+  crowd_out(f, run); /* nobody else writes meanwhile */
+  seat_start(f, &f->seat, "first:1");
+  f->channel = f->seat.channel;
   assert_int_equal(ask_run(f, RPC_GET_RUN, run, &info, &err), ERR_NOT_FOUND);
   extend.budget = &budget;
   budget.has_trials = true;

@@ -14,6 +14,17 @@
 
 /* RECONNECT_MAX_MS: whoever comes back is found within a second. */
 enum { BACKOFF_FIRST_MS = 50, BACKOFF_MAX_MS = 2000, RECONNECT_MAX_MS = 500, RENEW_MS = 1000 };
+/* LEAVE_MS: for so long the end of a client waits for connections that are being made. */
+enum { CONNECT_MS = 5000, LEAVE_MS = 500 };
+
+/* The core of a channel that was closed while it connected. gRPC 1.51 forgets a connection that is made after
+   its channel was destroyed: nobody would ever close it, nor could gRPC end. */
+struct leaving {
+  struct rpc_event connected; /* or not */
+  struct rpc_client *client;
+  grpc_channel *core; /* NULL: destroyed */
+  struct leaving *next, **back;
+};
 
 struct rpc_client {
   struct rpc_queue *queues;
@@ -22,7 +33,10 @@ struct rpc_client {
   const struct rpc_tls *tls; /* NULL: plaintext */
   struct rpc_guard *guard;   /* likewise */
   struct rpc_security security;
-  unsigned next; /* atomic: the queue of the next channel */
+  unsigned next;        /* atomic: the queue of the next channel */
+  pthread_mutex_t lock; /* what follows */
+  pthread_cond_t changed;
+  struct leaving *leaving;
 };
 
 struct rpc_client *rpc_client_new(int threads, const struct rpc_tls *tls) {
@@ -32,6 +46,8 @@ struct rpc_client *rpc_client_new(int threads, const struct rpc_tls *tls) {
   client->credentials = rpc_channel_credentials(tls, client->guard);
   client->tls = tls;
   client->security.folder = tls ? tls->folder : NULL;
+  pthread_mutex_init(&client->lock, NULL);
+  clock_condition_init(&client->changed);
   client->n_queues = threads > 0 ? threads : 1;
   client->queues = mem_new((size_t)client->n_queues * sizeof *client->queues);
   for (int i = 0; i < client->n_queues; i++) {
@@ -49,13 +65,69 @@ int rpc_client_threads(const struct rpc_client *client) {
   return client->n_queues;
 }
 
+static void on_connected(struct rpc_event *event, bool ok) {
+  struct leaving *leaving = RPC_EVENT_OWNER(event, struct leaving, connected);
+  struct rpc_client *client = leaving->client;
+  (void)ok;
+  pthread_mutex_lock(&client->lock);
+  if (leaving->core)
+    grpc_channel_destroy(leaving->core);
+  if (leaving->next)
+    leaving->next->back = leaving->back;
+  *leaving->back = leaving->next;
+  pthread_cond_signal(&client->changed);
+  pthread_mutex_unlock(&client->lock);
+  free(leaving);
+}
+
+/* Destroys the core, once it does not connect. */
+static void core_leave(struct rpc_client *client, const struct rpc_queue *queue, grpc_channel *core) {
+  const gpr_timespec deadline =
+      gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(CONNECT_MS, GPR_TIMESPAN));
+  struct leaving *leaving;
+  if (grpc_channel_check_connectivity_state(core, 0) != GRPC_CHANNEL_CONNECTING) {
+    grpc_channel_destroy(core);
+    return;
+  }
+  leaving = mem_new(sizeof *leaving);
+  *leaving = (struct leaving){.connected.done = on_connected, .client = client, .core = core};
+  pthread_mutex_lock(&client->lock);
+  leaving->back = &client->leaving;
+  leaving->next = client->leaving;
+  if (leaving->next)
+    leaving->next->back = &leaving->next;
+  client->leaving = leaving;
+  RPC_HAND_OVER(&leaving->connected);
+  grpc_channel_watch_connectivity_state(core, GRPC_CHANNEL_CONNECTING, deadline, queue->cq,
+                                        &leaving->connected);
+  pthread_mutex_unlock(&client->lock);
+}
+
+/* Watches end with what they watch. */
+static void wait_for_leaving(struct rpc_client *client) {
+  const struct timespec until = clock_after_ms(LEAVE_MS);
+  pthread_mutex_lock(&client->lock);
+  while (client->leaving && pthread_cond_timedwait(&client->changed, &client->lock, &until) == 0)
+    continue;
+  for (struct leaving *leaving = client->leaving; leaving; leaving = leaving->next) {
+    grpc_channel_destroy(leaving->core);
+    leaving->core = NULL;
+  }
+  while (client->leaving)
+    pthread_cond_wait(&client->changed, &client->lock);
+  pthread_mutex_unlock(&client->lock);
+}
+
 void rpc_client_free(struct rpc_client *client) {
+  wait_for_leaving(client);
   for (int i = 0; i < client->n_queues; i++) {
     rpc_queue_stop(&client->queues[i]);
     rpc_queue_close(&client->queues[i]);
   }
   grpc_channel_credentials_release(client->credentials);
   rpc_guard_put(client->guard);
+  pthread_cond_destroy(&client->changed);
+  pthread_mutex_destroy(&client->lock);
   free(client->queues);
   free(client);
   rpc_fini();
@@ -81,7 +153,8 @@ static grpc_channel *core_new(const struct rpc_channel *channel) {
   rpc_args_add(&args, GRPC_ARG_ENABLE_RETRIES, 0);
   rpc_args_add(&args, GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   rpc_args_add(&args, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, RECONNECT_MAX_MS);
-  rpc_args_add(&args, GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000); /* really: how long connecting may take */
+  rpc_args_add(&args, GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
+               CONNECT_MS); /* really: how long connecting may take */
   rpc_args_add(&args, GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 1000);
   rpc_args_add(&args, GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   rpc_args_add(&args, GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
@@ -106,7 +179,7 @@ struct rpc_channel *rpc_channel_open(struct rpc_client *client, const char *targ
 void rpc_channel_close(struct rpc_channel *channel) {
   if (!channel)
     return;
-  grpc_channel_destroy(channel->core);
+  core_leave(channel->client, channel->queue, channel->core);
   pthread_mutex_destroy(&channel->lock);
   free(channel->target);
   free(channel);
@@ -181,7 +254,7 @@ grpc_call *rpc_channel_call(struct rpc_channel *channel, grpc_completion_queue *
                                   NULL);
   pthread_mutex_unlock(&channel->lock);
   if (outlived)
-    grpc_channel_destroy(outlived);
+    core_leave(channel->client, channel->queue, outlived);
   return call;
 }
 

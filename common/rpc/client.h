@@ -14,7 +14,9 @@ struct rpc_client *rpc_client_new(int threads, const struct rpc_tls *tls);
 void rpc_client_set_insecure(
     struct rpc_client *client); /* plaintext may lead beyond it; before any channel */
 int rpc_client_threads(const struct rpc_client *client);
-void rpc_client_free(struct rpc_client *client); /* all calls must have ended, all channels be closed */
+/* All calls must have ended, all channels be closed. Waits up to half a second for connections in the making.
+ */
+void rpc_client_free(struct rpc_client *client);
 
 /* What the other end of a channel is, as its certificate must say; without TLS nobody asks. */
 enum rpc_peer { PEER_COORDINATOR, PEER_SERVER, PEER_WORKER, PEER_ANY };

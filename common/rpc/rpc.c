@@ -8,7 +8,7 @@
 #include "common/base/log.h"
 #include "common/rpc/core.h"
 
-enum { END_MS_MAX = 10000 };
+enum { END_MS_MAX = 1000 };
 
 static int users; /* calls of rpc_init whose rpc_fini is to come; atomic */
 
@@ -33,7 +33,8 @@ void rpc_init(void) {
 }
 
 /* Connections outlive their channels, on threads of gRPC's: where one has failed, for as long as gRPC would
-   wait before the next. The end of the process must not take away what those threads use. */
+   wait before the next, which is half a second. The end of the process must not take away what those threads
+   use. */
 void rpc_fini(void) {
   uint64_t until_ns = clock_now_ns() + END_MS_MAX * UINT64_C(1000000);
   grpc_shutdown();

@@ -8,8 +8,9 @@
 #include "common/share/shared.h"
 #include "parameters.pb-c.h"
 
-/* SEGMENTS_MAX: that either end may offer. */
-enum { SHARE_SEGMENTS_MAX = 1024 };
+/* SEGMENTS_MAX: that either end may offer. PARTS_MAX: that a push may bring together, whose bytes are named.
+ */
+enum { SHARE_SEGMENTS_MAX = 1024, SHARE_PARTS_MAX = 16 };
 
 struct share;
 

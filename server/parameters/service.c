@@ -8,13 +8,18 @@
 #include "common/metrics/metric.h"
 #include "common/trace/trace.h"
 #include "parameters.pb-c.h"
+#include "server/parameters/block/bundle.h"
 #include "server/parameters/service_share.h"
 
 enum { BLOCK_NAME_SIZE = 32 };
 
-static void service_refuse(struct rpc_call *rpc, const struct err *err) {
+static void service_log_refusal(struct rpc_call *rpc, const struct err *err) {
   log_event(LOG_DEBUG, "parameters", "refused", "peer=%s code=%s text=\"%s\"", rpc_call_peer(rpc),
             err_name(err->code), err->text);
+}
+
+static void service_refuse(struct rpc_call *rpc, const struct err *err) {
+  service_log_refusal(rpc, err);
   rpc_call_finish(rpc, err);
 }
 
@@ -133,17 +138,22 @@ static int check_push(const struct hosted_block *block, const Weir__PushRequest 
   return 0;
 }
 
-/* Into the queue of the block's shard; the call is the shard's then. */
-static void service_hand_over(struct parameters_call *call, struct rpc_call *rpc) {
-  rpc_call_set_user(rpc, call);
+/* Into the queue of the block's shard; the call is the shard's then. Errors: BUSY, and the call is still
+   ours. */
+static int offer(struct parameters_call *call, struct err *err) {
   if (shard_offer(call->block->queue, &call->arrival) == 0)
+    return 0;
+  return err_set(err, ERR_BUSY, "run '%s': too many of its calls wait for block %u's shard", call->run->id,
+                 call->block->index);
+}
+
+static void service_hand_over(struct parameters_call *call, struct rpc_call *rpc) {
+  struct err err;
+  rpc_call_set_user(rpc, call);
+  if (offer(call, &err) == 0)
     return;
   rpc_call_set_user(rpc, NULL);
-  if (call->is_push)
-    metric_add_code(METRIC_PUSHES_REFUSED, ERR_BUSY);
-  rpc_call_fail(rpc, ERR_BUSY, "run '%s': too many of its calls wait for block %u's shard", call->run->id,
-                call->block->index);
-  parameters_call_put(call);
+  parameters_call_refuse(call, &err);
   parameters_call_put(call);
 }
 
@@ -242,29 +252,111 @@ static struct parameters_call *push_call_new(struct rpc_call *rpc, struct hosted
   return call;
 }
 
+/* refused (may be NULL): why it is. */
+static void count_push(const struct payload *payload, const struct err *refused) {
+  metric_add(METRIC_PUSHES, 1);
+  metric_add(METRIC_SERVER_RECEIVED, payload_bytes(payload));
+  if (refused)
+    metric_add_code(METRIC_PUSHES_REFUSED, refused->code);
+}
+
+/* Of a push that is sound; NULL with what is wrong with it, and nothing is left of its payload. */
+static struct parameters_call *take_push(struct rpc_call *rpc, struct hosted_run *run,
+                                         const Weir__PushRequest *push, struct payload *payload,
+                                         struct err *err) {
+  struct hosted_block *block = find_pushed(rpc, run, push, payload, err);
+  struct parameters_call *call;
+  count_push(payload, block ? NULL : err);
+  if (!block) {
+    payload_fini(payload);
+    return NULL;
+  }
+  call = push_call_new(rpc, block, push, payload);
+  if (!push->evaluation)
+    hosted_block_count(block, true, payload_bytes(payload), call->part.shared);
+  return call;
+}
+
+/* One of several: what is wrong with it says nothing of the others. */
+static struct parameters_call *take_part(struct rpc_call *rpc, struct hosted_run *run,
+                                         const Weir__PushRequest *pushes, uint32_t part,
+                                         struct bundle *bundle) {
+  const Weir__FurtherPart *further = part > 0 ? pushes->further[part - 1] : NULL;
+  Weir__PushRequest push = *pushes;
+  struct payload payload = {NULL};
+  struct parameters_call *call;
+  struct err err = ERR_NONE;
+  if (further) {
+    push.block = further->block;
+    push.shared = further->shared;
+  }
+  call = take_push(rpc, run, &push, &payload, &err);
+  if (!call) {
+    service_log_refusal(rpc, &err);
+    bundle_refuse(bundle, part, &err);
+    return NULL;
+  }
+  call->bundle = bundle_get(bundle);
+  call->place = part;
+  return call;
+}
+
+/* Pushes that came together. The call goes on at least until the last of them is handed over. */
+static void take_parts(struct rpc_call *rpc, struct hosted_run *run, const Weir__PushRequest *pushes) {
+  uint32_t n = 1 + (uint32_t)pushes->n_further;
+  struct bundle *bundle = bundle_new(rpc, n);
+  struct parameters_call *any = NULL, *call;
+  struct err err;
+  for (uint32_t i = 0; i < n; i++) {
+    call = take_part(rpc, run, pushes, i, bundle);
+    bundle_set_call(bundle, i, call);
+    any = call ? call : any;
+  }
+  if (!any) { /* all is answered, and the call has ended */
+    bundle_put(bundle);
+    return;
+  }
+  rpc_call_set_user(rpc, any);
+  for (uint32_t i = 0; i < n; i++) {
+    call = bundle_call(bundle, i);
+    if (call && offer(call, &err))
+      parameters_call_refuse(call, &err);
+  }
+}
+
+static int check_parts(const Weir__PushRequest *push, const struct rpc_bytes *bytes, struct err *err) {
+  bool are_named = !bytes && push->shared;
+  for (size_t i = 0; i < push->n_further; i++)
+    are_named &= push->further[i]->shared != NULL;
+  if (push->n_further >= SHARE_PARTS_MAX)
+    return err_set(err, ERR_INVALID, "the push brings %zu parts; at most %d come together",
+                   1 + push->n_further, SHARE_PARTS_MAX);
+  if (push->n_further && !are_named)
+    return err_set(err, ERR_INVALID, "the push brings further parts: each must name its bytes");
+  return 0;
+}
+
 static void service_on_push(struct rpc_call *rpc, const void *message, struct rpc_bytes *bytes) {
   const Weir__PushRequest *push = message;
   struct err err = ERR_NONE;
-  struct hosted_block *block = NULL;
   struct payload payload = {.bytes = bytes};
-  struct parameters_call *call;
+  struct parameters_call *call = NULL;
   struct hosted_run *run = find_run(rpc, push->run, push->incarnation, &err);
-  metric_add(METRIC_PUSHES, 1);
-  if (run)
-    block = find_pushed(rpc, run, push, &payload, &err);
-  metric_add(METRIC_SERVER_RECEIVED, payload_bytes(&payload));
-  if (!block) {
-    metric_add_code(METRIC_PUSHES_REFUSED, err.code);
+  if (!run || check_parts(push, bytes, &err)) {
+    for (size_t i = 0; i <= push->n_further; i++)
+      count_push(&payload, &err);
     payload_fini(&payload);
-    service_refuse(rpc, &err);
+  } else if (push->n_further) {
+    take_parts(rpc, run, push);
     hosted_run_put(run);
     return;
-  }
-  call = push_call_new(rpc, block, push, &payload);
-  if (!push->evaluation)
-    hosted_block_count(block, true, payload_bytes(&payload), call->part.shared);
+  } else
+    call = take_push(rpc, run, push, &payload, &err);
+  if (call)
+    service_hand_over(call, rpc);
+  else
+    service_refuse(rpc, &err);
   hosted_run_put(run);
-  service_hand_over(call, rpc);
 }
 
 static void service_on_pull(struct rpc_call *rpc, const void *message, struct rpc_bytes *bytes) {
@@ -324,16 +416,25 @@ static void service_on_versions(struct rpc_call *rpc, const void *message, struc
 }
 
 /* The client has its answer or is gone. Behind the arrival in the same queue, so the shard has seen that. */
-static void service_on_closed(struct rpc_call *rpc) {
-  struct parameters_call *call = rpc_call_user(rpc);
-  if (!call)
-    return;
+static void close_call(struct parameters_call *call) {
   if (__atomic_load_n(&call->is_answered, __ATOMIC_ACQUIRE)) {
     parameters_call_put(call);
     return;
   }
   call->departure = (struct job){.run = service_departed};
   shard_post(call->block->queue, &call->departure);
+}
+
+static void service_on_closed(struct rpc_call *rpc) {
+  struct parameters_call *call = rpc_call_user(rpc);
+  struct bundle *bundle = call ? call->bundle : NULL;
+  if (call && !bundle)
+    close_call(call);
+  for (uint32_t i = 0; bundle && i < bundle_parts(bundle); i++)
+    if (bundle_call(bundle, i))
+      close_call(bundle_call(bundle, i));
+  if (bundle)
+    bundle_put(bundle);
 }
 
 static const struct rpc_method service_methods[] = {

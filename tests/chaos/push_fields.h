@@ -5,7 +5,14 @@
 #include <grpc/slice.h>
 #include <stdint.h>
 
-enum { FIELD_STEP = 3, FIELD_SHARE = 11, FIELD_SHARED = 12, WIRE_VARINT = 0, WIRE_LENGTH = 2 };
+enum {
+  FIELD_STEP = 3,
+  FIELD_BLOCK = 4,
+  FIELD_SHARE = 11,
+  FIELD_SHARED = 12,
+  WIRE_VARINT = 0,
+  WIRE_LENGTH = 2
+};
 
 static inline uint64_t push_read_varint(const uint8_t **at, const uint8_t *end) {
   uint64_t value = 0;
@@ -34,6 +41,11 @@ static inline uint64_t push_field(grpc_slice fields, uint64_t wanted) {
 /* The step that the fields name. */
 static inline uint64_t push_step_of(grpc_slice fields) {
   return push_field(fields, FIELD_STEP << 3 | WIRE_VARINT);
+}
+
+/* The block that they name: of several the first. */
+static inline uint64_t push_block_of(grpc_slice fields) {
+  return push_field(fields, FIELD_BLOCK << 3 | WIRE_VARINT);
 }
 
 /* Whether the fields name the tensor's bytes, as those of no other message that a worker sends. */

@@ -7,9 +7,11 @@
    messages of calls of Push, whose first slice has the fields, whether the tensor's bytes follow or are
    named.
 
-   Environment: WEIR_GATE  a file of two numbers of eight bytes, in the machine's order: how many steps
-                           the run may make, which the test changes; and the latest step whose push is
-                           put off, which workers raise if they may, and the test sets back to 0 */
+   Environment: WEIR_GATE  a file of three numbers of eight bytes, in the machine's order: how many steps
+                           the run may make, which the test changes; the latest step whose push is put
+                           off, which workers raise if they may, and the test sets back to 0; and, one
+                           more than its number, a block that the run may not make the next step in,
+                           while it may in the others; 0: there is none */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -26,6 +28,7 @@
 #include "tests/chaos/push_fields.h"
 
 enum { OPS_MAX = 3, PAUSE_US = 1000 };
+enum { GATE_STEPS, GATE_PUT_OFF, GATE_TORN, GATE_NUMBERS };
 
 /* The function that this one stands before. */
 #define REAL(name)                                                                                           \
@@ -42,15 +45,16 @@ struct held {
   size_t n_ops;
   void *tag;
   grpc_byte_buffer *message; /* a copy: the caller lets go of its own */
-  uint64_t step;
+  uint64_t step, block;
 };
 
 static struct {
-  uint64_t *steps; /* what runs may make, then what is put off; NULL: there is no gate in this process */
-  bool is_told;    /* of what is put off */
+  uint64_t *numbers; /* GATE_; NULL: there is no gate in this process */
+  bool is_told;      /* of what is put off */
   struct held *first, **end;
   pthread_mutex_t lock;
-} gate = {.end = &gate.first, .lock = PTHREAD_MUTEX_INITIALIZER};
+  pthread_cond_t is_there; /* one that is put off */
+} gate = {.end = &gate.first, .lock = PTHREAD_MUTEX_INITIALIZER, .is_there = PTHREAD_COND_INITIALIZER};
 
 static void held_start(struct held *held) {
   if (REAL(grpc_call_start_batch)(held->call, held->ops, held->n_ops, held->tag, NULL) != GRPC_CALL_OK)
@@ -62,13 +66,20 @@ static void held_start(struct held *held) {
 
 /* With the lock. */
 static void gate_tell(void) {
-  uint64_t latest = 0, told = __atomic_load_n(&gate.steps[1], __ATOMIC_SEQ_CST);
+  uint64_t *put_off = &gate.numbers[GATE_PUT_OFF], latest = 0,
+           told = __atomic_load_n(put_off, __ATOMIC_SEQ_CST);
   for (const struct held *held = gate.first; held; held = held->next)
     if (held->step > latest)
       latest = held->step;
-  while (latest > told && !__atomic_compare_exchange_n(&gate.steps[1], &told, latest, false, __ATOMIC_SEQ_CST,
-                                                       __ATOMIC_SEQ_CST))
+  while (latest > told &&
+         !__atomic_compare_exchange_n(put_off, &told, latest, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
     ;
+}
+
+static bool held_may_go(const struct held *held) {
+  uint64_t steps = __atomic_load_n(&gate.numbers[GATE_STEPS], __ATOMIC_SEQ_CST);
+  uint64_t torn = __atomic_load_n(&gate.numbers[GATE_TORN], __ATOMIC_SEQ_CST);
+  return held->step < steps || (torn && held->step == steps && held->block + 1 != torn);
 }
 
 /* Starts what was put off and is of this call, or, without one, of steps that the run may make: in order. */
@@ -76,7 +87,7 @@ static void gate_let_through(const grpc_call *call) {
   struct held *through = NULL, **end = &through, *held;
   pthread_mutex_lock(&gate.lock);
   for (struct held **at = &gate.first; (held = *at);) {
-    if (call ? held->call != call : held->step >= __atomic_load_n(gate.steps, __ATOMIC_SEQ_CST)) {
+    if (call ? held->call != call : !held_may_go(held)) {
       at = &held->next;
       continue;
     }
@@ -99,8 +110,12 @@ static void gate_let_through(const grpc_call *call) {
 
 static void *gate_watch(void *unused) {
   for (;;) {
-    usleep(PAUSE_US);
+    pthread_mutex_lock(&gate.lock);
+    while (!gate.first)
+      pthread_cond_wait(&gate.is_there, &gate.lock);
+    pthread_mutex_unlock(&gate.lock);
     gate_let_through(NULL);
+    usleep(PAUSE_US);
   }
   return unused;
 }
@@ -114,11 +129,11 @@ static void gate_open(void) {
     rights |= PROT_WRITE;
   else
     fd = open(getenv("WEIR_GATE"), O_RDONLY | O_CLOEXEC);
-  map = fd < 0 ? MAP_FAILED : mmap(NULL, 2 * sizeof *gate.steps, rights, MAP_SHARED, fd, 0);
+  map = fd < 0 ? MAP_FAILED : mmap(NULL, GATE_NUMBERS * sizeof *gate.numbers, rights, MAP_SHARED, fd, 0);
   if (map == MAP_FAILED)
     abort();
   close(fd);
-  gate.steps = map;
+  gate.numbers = map;
   if (pthread_create(&thread, NULL, gate_watch, NULL) || pthread_detach(thread))
     abort();
 }
@@ -158,12 +173,14 @@ grpc_call_error grpc_call_start_batch(grpc_call *call, const grpc_op *ops, size_
   *held = (struct held){.call = call, .n_ops = n_ops, .tag = tag};
   held->message = grpc_byte_buffer_copy(push->data.send_message.send_message);
   held->step = push_step_of(held->message->data.raw.slice_buffer.slices[0]);
+  held->block = push_block_of(held->message->data.raw.slice_buffer.slices[0]);
   memcpy(held->ops, ops, n_ops * sizeof *ops);
   held->ops[push - ops].data.send_message.send_message = held->message;
   grpc_call_ref(call);
   pthread_mutex_lock(&gate.lock);
   *gate.end = held;
   gate.end = &held->next;
+  pthread_cond_signal(&gate.is_there);
   pthread_mutex_unlock(&gate.lock);
   gate_let_through(NULL);
   return GRPC_CALL_OK;
@@ -172,7 +189,7 @@ grpc_call_error grpc_call_start_batch(grpc_call *call, const grpc_op *ops, size_
 /* A call that is cancelled ends also where it was put off. */
 grpc_call_error grpc_call_cancel(grpc_call *call, void *reserved) {
   grpc_call_error error = REAL(grpc_call_cancel)(call, reserved);
-  if (gate.steps)
+  if (gate.numbers)
     gate_let_through(call);
   return error;
 }

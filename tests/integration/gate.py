@@ -8,7 +8,7 @@ from harness import program, wait_for
 
 FOR_EVER = 1 << 63  # steps
 PAUSE_SECONDS = 0.1
-SIZE, HELD = 16, 8  # of the file; where workers say there which step's push they hold back
+SIZE, HELD, TORN = 24, 8, 16  # of the file; where workers say there which step's push they hold back; where they are told which block's
 
 
 class Gate:
@@ -34,6 +34,11 @@ class Gate:
         self.step = step
         struct.pack_into("Q", self.map, 0, step + 1)  # at once: workers read it meanwhile
         struct.pack_into("Q", self.map, HELD, 0)
+
+    def tear(self, block):
+        """Wherever the run stands from now on, all but this block, and those whose parts come in the same calls, have made one
+        step more."""
+        struct.pack_into("Q", self.map, TORN, block + 1)
 
     def is_reached(self):
         """Whether a worker is there that holds back what comes after the step."""

@@ -6,15 +6,12 @@ usage: hostile_pusher.py RUN TICKET STEPS HOST:PORT...
 Commands come on stdin, one a line, answered by a line of JSON on stdout:
   harass    pushes parts that are never right to every block, at the versions where the run is, until the line "stop"
             and until REFUSED_LEAST were refused
-  tear PID  stops that process (SIGSTOP), which is the run's only worker, where some blocks of the first server have
-            made a version and others have not; pushes to those that have it what would follow, all of which must be
-            refused; leaves the process stopped
+  attack    waits until some blocks of a server have made a version that others lack, and will lack; pushes to all of its
+            blocks what would follow, all of which must be refused
 Needs grpcio and grpcio-reflection."""
 import collections
 import json
-import os
 import select
-import signal
 import struct
 import sys
 import time
@@ -23,7 +20,7 @@ import grpc
 from google.protobuf import descriptor_pool, message_factory
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-DEADLINE_SECONDS, SETTLE_SECONDS, REFUSED_LEAST = 300, 1, 200
+DEADLINE_SECONDS, SETTLE_SECONDS, REFUSED_LEAST = 300, 0.1, 200
 NAN, FINITE = struct.pack("<f", float("nan")), struct.pack("<f", 0.5)
 
 
@@ -90,6 +87,12 @@ def wrong_parts(step, steps, elems):
         for segment, offset in ((1, 1 << 40), (1, 2**64 - 256), (1, 513), (1, 0), (1000, 512)):
             yield {"step": step, "share": share, "shared": {"segment": segment, "offset": offset, "size": size}}
         yield {"step": step, "share": share, "shared": {"segment": 1, "offset": 512, "size": 2**63}}
+        wrong = {"segment": 1, "offset": 1 << 40, "size": size}
+        for parts in (1, 15, 16):  # that come with it, the last of which is no block's
+            yield {"step": step, "share": share, "shared": wrong, "wait": True,
+                   "further": [{"block": block, "shared": wrong} for block in (*range(parts - 1), 2**32 - 1)]}
+        yield {"step": step, "share": share, "shared": wrong, "further": [{}]}
+        yield {"step": step, "data": FINITE * elems, "further": [{"block": 1, "shared": wrong}]}
 
 
 def wrong_forms(step, elems):
@@ -124,21 +127,16 @@ def attack(server, step, value):
     return statuses
 
 
-def tear(server, pid):
-    """What was on its way when the process stopped may complete the step: then it is tried again. A finite part would
-    be accepted then, so the others go first."""
-    while True:
-        lowest, highest = server.versions()
-        if lowest == highest:
-            continue
-        os.kill(pid, signal.SIGSTOP)
+def attack_torn(servers):
+    torn = []
+    while not torn:
+        before = {server: server.versions() for server in servers}
         time.sleep(SETTLE_SECONDS)
-        lowest, highest = server.versions()
-        if lowest < highest:
-            not_finite = attack(server, highest, NAN)
-            if server.versions() == (lowest, highest):
-                return {"version": lowest, "not_finite": not_finite, "forged": attack(server, highest, FINITE)}
-        os.kill(pid, signal.SIGCONT)
+        torn = [server for server, (lowest, highest) in before.items() if server.versions() == (lowest, highest) != (lowest, lowest)]
+    lowest, highest = before[torn[0]]
+    not_finite = attack(torn[0], highest, NAN)
+    assert torn[0].versions() == (lowest, highest)
+    return {"version": lowest, "not_finite": not_finite, "forged": attack(torn[0], highest, FINITE)}
 
 
 def main():
@@ -152,8 +150,8 @@ def main():
         words = line.split()
         if words[0] == "harass":
             print(json.dumps(harass(servers, steps)), flush=True)
-        elif words[0] == "tear":
-            print(json.dumps(tear(servers[0], int(words[1]))), flush=True)
+        elif words[0] == "attack":
+            print(json.dumps(attack_torn(servers)), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""What servers refuse changes nothing: a client pushes it all through a run while workers freeze, die and join, and the
-run ends in the bits of one that nobody disturbed."""
+"""What servers refuse changes nothing: a client pushes it all through a run while workers die and join, and the run ends in
+the bits of one that nobody disturbed."""
 import json
 import os
-import select
 import signal
 import subprocess
 
@@ -35,10 +34,6 @@ class Pusher:
     def begin(self, command):
         self.child.stdin.write(command + "\n")
         self.child.stdin.flush()
-
-    def has_answered(self):
-        """Its only line of a command."""
-        return select.select([self.child.stdout], [], [], 0)[0]
 
     def answer(self):
         line = self.child.stdout.readline()
@@ -78,19 +73,17 @@ def disturb(servers, *settings):
     with Folder() as folder, Cluster(folder, servers=servers, is_patient=True, gate=Gate(folder)) as cluster:
         gate, metrics = cluster.gate, folder.file("metrics.jsonl")
         gate.stop_at(1)
+        gate.tear(0)
         with Process(program("weir"), "submit", write_spec(folder), *settings, "--follow", "--metrics", metrics, "--coordinator",
                      cluster.address) as client:
             wait_for(lambda: newest_step(metrics) >= 1, "the first steps")
             run = cluster.json("runs")[0]["run"]
             with Pusher(run, ticket_of(folder.file("store"), run), [address for _, address in cluster.servers]) as pusher:
                 for _ in range(TEARS):
-                    worker = cluster.workers[-1]
-                    pusher.begin(f"tear {worker.child.pid}")
-                    # several: the pushes of the first are there already, and come in one breath
-                    gate.crawl(pusher.has_answered, "a step that is half done", steps=4, factor=1)
+                    pusher.begin("attack")
                     answer = pusher.answer()
                     assert_refused(answer)
-                    worker.send(signal.SIGKILL)
+                    cluster.workers[-1].send(signal.SIGKILL)
                     joiner = cluster.add_worker()
                     wait_joined(joiner, answer["version"])
                     pusher.begin("harass")

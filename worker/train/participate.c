@@ -208,7 +208,7 @@ static void run_ask_versions_locked(struct run *run) {
   run->n_unanswered = options.n_servers;
   run->lowest = UINT64_MAX;
   for (uint32_t s = 0; s < options.n_servers; s++)
-    transfers_start(transfers, &(struct transfer_item){.kind = TRANSFER_VERSIONS, .server = s});
+    transfers_start(transfers, &(struct transfer_item){.kind = TRANSFER_VERSIONS, .server = s}, 1);
 }
 
 /* All servers have answered. */
@@ -246,5 +246,6 @@ static void run_begin_locked(struct run *run) {
     if (run->roles[b] != BLOCK_ABSENT)
       transfers_start(run->transfers,
                       &(struct transfer_item){
-                          .kind = TRANSFER_PULL, .server = run->owner[b], .block = b, .version = version});
+                          .kind = TRANSFER_PULL, .server = run->owner[b], .block = b, .version = version},
+                      1);
 }

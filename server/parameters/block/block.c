@@ -142,7 +142,7 @@ static void hosted_block_park(struct hosted_block *block, struct parameters_call
     parameters_call_refuse(call, &err);
     return;
   }
-  if (!parameters_call_park(call)) {
+  if (!parameters_call_park(call, block->version)) {
     hosted_block_put_off(block, call);
     return;
   }

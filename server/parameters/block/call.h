@@ -7,6 +7,7 @@
 #include "server/parameters/round/part.h"
 #include "server/parameters/run/shard.h"
 
+struct bundle;
 struct hosted_block;
 struct hosted_run;
 
@@ -21,6 +22,10 @@ struct parameters_call {
   struct rpc_bytes *bytes;    /* of a push, until it was taken or refused */
   struct shared_bytes shared; /* likewise, in place of bytes */
   struct share *share;        /* a reference: the reply may name bytes in it; NULL: they go by socket */
+
+  /* A reference: of a push that came with others, and is part number `place` of them. NULL: it is alone. */
+  struct bundle *bundle;
+  uint32_t place;
 
   struct rpc_call *rpc;         /* the shard's; not to be touched once answered */
   struct parameters_call *next; /* among the block's parked ones */
@@ -37,15 +42,15 @@ void parameters_call_put(struct parameters_call *call);
 /* What a call that waits takes of a server's memory, most of it in gRPC (tests/bench/crowd_bench.c). */
 enum { PARKED_CALL_BYTES = 12 * 1024 };
 
-/* True if there is room for another call that waits; until the call ends it takes PARKED_CALL_BYTES. On the
-   shard's thread. */
-bool parameters_call_park(struct parameters_call *call);
+/* True if there is room for another call that waits; until the call ends it takes PARKED_CALL_BYTES. version:
+   its block's. On the shard's thread. */
+bool parameters_call_park(struct parameters_call *call, uint64_t version);
 
 /* The part was taken: a call that waits keeps none of it. */
 void parameters_call_drop_part(struct parameters_call *call);
 
 /* Each ends the call and gives up the shard's reference. `data` (may be NULL): the version's bytes, sent from
-   where they lie, or named there. On the shard's thread. */
+   where they lie, or named there. On the shard's thread, or before the shard has it. */
 void parameters_call_reply(struct parameters_call *call, uint64_t version, struct buffer *data);
 void parameters_call_refuse(struct parameters_call *call, const struct err *err);
 

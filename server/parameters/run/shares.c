@@ -60,6 +60,7 @@ int run_shares_open(struct run_shares *shares, struct rpc_call *rpc, uint32_t wo
   share->share = share_new(on_send, share);
   add_locked(shares, share);
   hello.share = share->id;
+  hello.parts_max = SHARE_PARTS_MAX;
   rpc_call_send(rpc, &hello, NULL);
   pthread_mutex_unlock(&shares->lock);
   *out = share;

@@ -6,9 +6,10 @@
 
 #include "tests/support/worker/steps_fixture.h"
 
-void transfers_start(struct transfers *transfers, const struct transfer_item *item) {
+void transfers_start(struct transfers *transfers, const struct transfer_item *items, int n) {
   (void)transfers;
-  steps_fixture_send(item);
+  for (int i = 0; i < n; i++)
+    steps_fixture_send(&items[i]);
 }
 
 const char *transfers_address(const struct transfers *transfers, uint32_t server) {

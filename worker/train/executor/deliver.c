@@ -39,8 +39,20 @@ static struct buffer *deliver_step(struct task *task, struct delivery *delivery)
   return sibling;
 }
 
+void executor_send_leaving(struct executor *executor) {
+  task_send(executor->task, executor->leaving.items, executor->leaving.n);
+  executor->leaving.n = 0;
+}
+
+void executor_leave(struct executor *executor, const struct transfer_item *item) {
+  executor->leaving.items[executor->leaving.n++] = *item;
+  if (executor->leaving.n == SENT_TOGETHER_MAX)
+    executor_send_leaving(executor);
+}
+
 /* Of an extra task: no sum is made, and no reply brings weights. */
-static void deliver_alone(struct task *task, uint32_t block, const float *data, const char *what) {
+static void deliver_alone(struct executor *executor, uint32_t block, const float *data, const char *what) {
+  struct task *task = executor->task;
   struct transfer_item item = task_extra_item(task, block);
   if (task_is_cancelled(task))
     return;
@@ -52,7 +64,7 @@ static void deliver_alone(struct task *task, uint32_t block, const float *data, 
   if (task->is_dropped)
     block_pool_give(task->run->pool, block, item.buffer);
   else
-    task_send(task, &item);
+    executor_leave(executor, &item);
 }
 
 /* Adds the sibling, or the microbatch's own data to it, or begins the sum with that. False: the sum is not
@@ -82,7 +94,7 @@ void executor_deliver_block(struct executor *executor, uint32_t block, const flo
   struct delivery delivery = {.block = block, .node = {task->work.index, 0}};
   bool is_lost = false;
   if (task->work.is_extra) {
-    deliver_alone(task, block, data, what);
+    deliver_alone(executor, block, data, what);
     return;
   }
   while (!is_lost && executor_wait_current(executor)) {
@@ -99,7 +111,7 @@ void executor_deliver_block(struct executor *executor, uint32_t block, const flo
   if (task->is_dropped || is_lost)
     block_pool_give(run->pool, block, delivery.sum);
   else if (delivery.is_to_send)
-    task_send(task, &delivery.item);
+    executor_leave(executor, &delivery.item);
 }
 
 /* The block's buffer, to be filled by all that share it. What parameters of several stages may share is in
@@ -159,6 +171,7 @@ void executor_deliver_gradient(struct executor *executor, int p, const float *gr
     else
       executor_deliver_block(executor, b, grad + (model->blocks[b].begin - param->begin), param->name);
   executor_deliver_parts(executor);
+  executor_send_leaving(executor);
   trace_span(&(struct trace_span){.category = "delivery",
                                   .name = param->name,
                                   .begin_ns = begin_ns,
@@ -202,6 +215,7 @@ void executor_deliver_row(struct executor *executor) {
   const struct task *task = executor->task;
   for (uint32_t b = model->n_summed_blocks; b < model->n_blocks && !task->is_dropped; b++)
     executor_deliver_block(executor, b, task->row + model->blocks[b].begin, "the statistics row");
+  executor_send_leaving(executor);
 }
 
 void executor_drop_gathers(struct executor *executor) {

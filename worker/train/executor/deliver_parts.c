@@ -177,11 +177,12 @@ static void parts_go_on(struct executor *executor) {
       part.item.buffer = part.landed ? part.landed : part.sum;
       if (part.landed)
         block_pool_give(executor->run->pool, part.block, part.sum);
-      task_send(executor->task, &part.item);
+      executor_leave(executor, &part.item);
     } else if (part.sum)
       parts->list[n++] = part;
   }
   parts->n = n;
+  executor_send_leaving(executor);
 }
 
 /* Whether these elements of a buffer are finite, wherever it lies. */
@@ -290,7 +291,7 @@ bool executor_land_locked(struct executor *executor) {
     block_pool_give(run->pool, item.block, landed);
     run_fail(run, &err, false);
   } else
-    steps_send(run, &item);
+    steps_send(run, &item, 1);
   steps_release(run, set);
   pthread_mutex_lock(&run->lock);
   return true;

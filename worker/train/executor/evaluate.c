@@ -164,13 +164,15 @@ static void eval_push(struct executor *executor) {
     task_fail(task, isfinite(row[METRIC_LOSS_SUM]) ? "the output" : "the loss");
   if (!executor_wait_current(executor))
     return;
-  transfers_start(run->transfers, &(struct transfer_item){.kind = TRANSFER_PUSH,
-                                                          .server = run->owner[block],
-                                                          .block = block,
-                                                          .step = task->work.step,
-                                                          .node = {task->work.index, 0},
-                                                          .is_evaluation = true,
-                                                          .buffer = evaluation->row});
+  transfers_start(run->transfers,
+                  &(struct transfer_item){.kind = TRANSFER_PUSH,
+                                          .server = run->owner[block],
+                                          .block = block,
+                                          .step = task->work.step,
+                                          .node = {task->work.index, 0},
+                                          .is_evaluation = true,
+                                          .buffer = evaluation->row},
+                  1);
   evaluation->row = NULL;
 }
 

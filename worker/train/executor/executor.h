@@ -8,6 +8,7 @@
 #include "worker/train/executor/executor_times.h"
 #include "worker/train/executor/outbox.h"
 #include "worker/train/executor/team.h"
+#include "worker/train/run/sending.h"
 
 /* What a watched value of the train graph is for. Two parameters may share one gradient: taps of the same
    value form a list. */
@@ -80,6 +81,10 @@ struct executor {
   struct executor_times times;
   uint64_t n_dropped; /* executions that may have read weights which were not there */
   struct parts parts;
+  struct {
+    struct transfer_item items[SENT_TOGETHER_MAX];
+    int n;
+  } leaving; /* parts of the task's that are sent next */
 };
 
 /* cut.c: cuts the run's model into the stages of its teams: as the spec says, or into as few as fit. Errors:
@@ -166,7 +171,8 @@ bool executor_is_cancelled(void *user);
 /* Hands over a parameter's gradient (f32[elems of param]), block by block, and at the end the row. */
 void executor_deliver_gradient(struct executor *executor, int param, const float *grad);
 void executor_deliver_row(struct executor *executor);
-/* Hands over a block's part that is in host memory, f32 of as many as are pushed. what: for errors. */
+/* Hands over a block's part that is in host memory, f32 of as many as are pushed. It may be sent later, by
+   executor_send_leaving at the latest. what: for errors. */
 void executor_deliver_block(struct executor *executor, uint32_t block, const float *data, const char *what);
 /* Where the bytes of a parameter's gradient are wanted, for backend_run.place. Once they are there,
    executor_deliver_placed; after the last of those that came together, executor_deliver_parts. */
@@ -177,6 +183,9 @@ void executor_deliver_placed(struct executor *executor, int param);
 void executor_gather_piece(struct executor *executor, uint32_t block, int param, const float *piece);
 /* The parameter's share has been copied into the block's gather buffer. */
 void executor_part_come(struct executor *executor, uint32_t block, int param);
+/* Sends the part with those that leave at the same time; executor_send_leaving sends what is left of them. */
+void executor_leave(struct executor *executor, const struct transfer_item *item);
+void executor_send_leaving(struct executor *executor);
 /* Adds all that have come to their siblings, until they are sent or wait for more. */
 void executor_deliver_parts(struct executor *executor);
 /* Sends a part that the reducer gave up while it was on a device. False: there is none. Gives the lock up

@@ -97,6 +97,7 @@ static void deliver(struct executor *executor) {
                            model->blocks[b].kind == BLOCK_KEPT ? "what a replica's optimizer keeps"
                                                                : "what a replica's weights moved by");
   }
+  executor_send_leaving(executor);
   free(part);
 }
 

@@ -96,13 +96,15 @@ struct transfer_item task_extra_item(const struct task *task, uint32_t block) {
   return task_sum_item(task, block, &(struct reducer_send){.node = {task->work.index, 0}});
 }
 
-void task_send(const struct task *task, const struct transfer_item *item) {
+void task_send(const struct task *task, const struct transfer_item *items, int n) {
+  for (int i = 0; task->replica && i < n; i++)
+    replica_receive(task->replica, items[i].block, task->work.index, items[i].buffer);
   if (task->replica)
-    replica_receive(task->replica, item->block, task->work.index, item->buffer);
-  else if (task->work.is_extra)
-    sending_start(task->run, item);
+    return;
+  if (task->work.is_extra)
+    sending_start(task->run, items, n);
   else
-    steps_send(task->run, item);
+    steps_send(task->run, items, n);
 }
 
 bool task_lose_sum(struct task *task, uint32_t block, struct tree_node node) {

@@ -72,8 +72,9 @@ uint32_t task_part_elems(const struct task *task, uint32_t block);
 struct transfer_item task_sum_item(const struct task *task, uint32_t block, const struct reducer_send *send);
 /* A push of an extra task's part by itself; its buffer is to be set. */
 struct transfer_item task_extra_item(const struct task *task, uint32_t block);
-/* Sends a part of the task's: of an extra one straight to the server, of a replica's to the replica. */
-void task_send(const struct task *task, const struct transfer_item *item);
+/* Sends parts of the task's, at most SENT_TOGETHER_MAX: of an extra one straight to the servers, of a
+   replica's to the replica. */
+void task_send(const struct task *task, const struct transfer_item *items, int n);
 
 /* A sum of finite siblings is not finite. True: it is lost, and the microbatches of the node will be computed
    again; the caller gives the sum back. False: the group's gatherer will find it. Drops the task if its step

@@ -149,7 +149,7 @@ void gather_push(struct gatherer *gatherer, struct buffer **const *sums, int n) 
   while (last >= 0 && gatherer->are_unsound[gatherer->merged[last].index])
     last--;
   if (last < 0)
-    transfers_start(run->transfers, &item);
+    transfers_start(run->transfers, &item, 1);
   item.kind = TRANSFER_PUSH;
   for (int k = 0; k < n; k++) {
     const struct group_part *part = &gatherer->merged[k];
@@ -160,7 +160,7 @@ void gather_push(struct gatherer *gatherer, struct buffer **const *sums, int n) 
     item.node = part->node;
     item.wait = k == last;
     item.buffer = *sums[k];
-    transfers_start(run->transfers, &item);
+    transfers_start(run->transfers, &item, 1);
     *sums[k] = NULL;
   }
 }

@@ -25,7 +25,7 @@ void follow_look(struct run *run) {
   servers = (uint32_t)run->applied->n_servers;
   run->follow = (struct follow){.n_unanswered = servers};
   for (uint32_t s = 0; s < servers; s++)
-    transfers_start(run->transfers, &(struct transfer_item){.kind = TRANSFER_VERSIONS, .server = s});
+    transfers_start(run->transfers, &(struct transfer_item){.kind = TRANSFER_VERSIONS, .server = s}, 1);
 }
 
 static void follow_tell(struct run *run) {

@@ -6,15 +6,22 @@ static bool is_compressed(const struct run *run, const struct transfer_item *ite
          compression_form(&run->compression, item->node) == SUM_IS_COMPRESSED;
 }
 
-void sending_start(struct run *run, const struct transfer_item *item) {
-  struct transfer_item sent = *item;
-  if (is_compressed(run, item)) {
-    const struct compressor_def *compressor = run->compression.gradients;
-    struct wire_sum sum = {item->step, item->block, item->node};
-    uint32_t elems = run->block_elems[item->block];
-    compressor_encode(compressor, compression_key(&run->compression, &sum), item->buffer->data, elems,
-                      item->buffer->data);
-    sent.size_bytes = compressor_bytes(compressor, elems);
+static void compress(const struct run *run, struct transfer_item *item) {
+  const struct compressor_def *compressor = run->compression.gradients;
+  struct wire_sum sum = {item->step, item->block, item->node};
+  uint32_t elems = run->block_elems[item->block];
+  compressor_encode(compressor, compression_key(&run->compression, &sum), item->buffer->data, elems,
+                    item->buffer->data);
+  item->size_bytes = compressor_bytes(compressor, elems);
+}
+
+void sending_start(struct run *run, const struct transfer_item *items, int n) {
+  struct transfer_item sent[SENT_TOGETHER_MAX];
+  CHECK(n <= SENT_TOGETHER_MAX);
+  for (int i = 0; i < n; i++) {
+    sent[i] = items[i];
+    if (is_compressed(run, &sent[i]))
+      compress(run, &sent[i]);
   }
-  transfers_start(run->transfers, &sent);
+  transfers_start(run->transfers, sent, n);
 }

@@ -91,12 +91,14 @@ static void step_tasks_close(struct step_tasks *tasks) {
   extras_clear(&tasks->extra_chunks);
 }
 
-void steps_send(struct run *run, const struct transfer_item *item) {
-  bool is_sum = item->kind == TRANSFER_PUSH && item->block < run->loaded.model->n_param_blocks;
-  if (run->outlet && is_sum)
-    run->outlet->give(run->outlet, item);
-  else
-    sending_start(run, item);
+void steps_send(struct run *run, const struct transfer_item *items, int n) {
+  if (!run->outlet)
+    sending_start(run, items, n);
+  for (int i = 0; run->outlet && i < n; i++)
+    if (items[i].kind == TRANSFER_PUSH && items[i].block < run->loaded.model->n_param_blocks)
+      run->outlet->give(run->outlet, &items[i]);
+    else
+      sending_start(run, &items[i], 1);
 }
 
 bool steps_must_land(const struct run *run, const struct buffer *buffer) {
@@ -136,7 +138,7 @@ static void on_send(void *user, const struct reducer_send *send) {
                                .wait = send->wait,
                                .buffer = send->buffer};
   if (!item.buffer || !steps_must_land(run, item.buffer)) {
-    steps_send(run, &item);
+    steps_send(run, &item, 1);
     return;
   }
   array_reserve((void **)&run->unsent, &run->unsent_capacity, run->n_unsent, sizeof *run->unsent);

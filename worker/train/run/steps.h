@@ -43,9 +43,9 @@ void steps_landed(struct run *run, uint32_t block);
 /* The block is where executions read it. steps_landed says so itself, except for versions on a device. */
 void steps_filled(struct run *run, uint32_t block);
 
-/* Sends a part or a plain pull to the block's server, or through the group. A thread that has begun a task
-   may call it without the lock. */
-void steps_send(struct run *run, const struct transfer_item *item);
+/* Sends n parts or plain pulls (at most SENT_TOGETHER_MAX) to their blocks' servers, or through the group. A
+   thread that has begun a task may call it without the lock. */
+void steps_send(struct run *run, const struct transfer_item *items, int n);
 
 /* True if a part that is to be sent lies on a device and has to be copied to host memory first. The lock: as
    for steps_send. */

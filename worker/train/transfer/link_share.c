@@ -24,8 +24,10 @@ static void on_message(void *user, const void *message) {
   struct err err;
   pthread_mutex_lock(&share->lock);
   share->attempt = 0;
-  if (said->share)
+  if (said->share) {
     share->id = said->share;
+    share->parts_max = said->parts_max;
+  }
   if (share_take(share->share, said, &err) ||
       (share_is_refused(share->share) && !share_is_up(share->share))) {
     log_event(LOG_DEBUG, "worker", "shares_no_memory", "run=%s server=%s reason=\"%.200s\"",
@@ -59,7 +61,7 @@ static void open_locked(struct link_share *share) {
   hello.run = (char *)share->options->run;
   hello.incarnation = share->options->incarnation;
   share->is_over = false;
-  share->id = 0;
+  share->id = share->parts_max = 0;
   share->share = share_new(on_send, share);
   share->stream = rpc_stream_open_with(share->channel, RPC_SHARE, share->options->ticket, &handlers);
   rpc_stream_send(share->stream, &hello);
@@ -110,12 +112,12 @@ uint64_t link_share_step(struct link_share *share, uint64_t now_ns) {
   return UINT64_MAX;
 }
 
-struct share *link_share_get(struct link_share *share, uint64_t *id) {
-  struct share *held = NULL;
+struct shared_with link_share_get(struct link_share *share) {
+  struct shared_with with;
   pthread_mutex_lock(&share->lock);
-  *id = share->id;
+  with = (struct shared_with){NULL, share->id, share->parts_max};
   if (share->id && !share->is_over && !share->is_barred)
-    held = share_get(share->share);
+    with.share = share_get(share->share);
   pthread_mutex_unlock(&share->lock);
-  return held;
+  return with;
 }

@@ -17,7 +17,8 @@ struct link_share {
   pthread_mutex_t lock; /* what follows; nothing of a link's is locked inside */
   struct rpc_stream *stream;
   struct share *share;
-  uint64_t id; /* the server's name for it; 0: it has not told */
+  uint64_t id;        /* the server's name for it; 0: it has not told */
+  uint32_t parts_max; /* that a push to it may bring; 0: it has not told */
   bool is_over;
   bool is_barred; /* for good: the server is elsewhere, or shares nothing */
   bool is_told;
@@ -33,7 +34,12 @@ void link_share_end(struct link_share *share);
 /* For the timer: opens the stream again. When there is something to do again. */
 uint64_t link_share_step(struct link_share *share, uint64_t now_ns);
 
-/* A reference to the share, and its name; NULL: bytes go by socket. */
-struct share *link_share_get(struct link_share *share, uint64_t *id);
+/* What a call may name bytes in. */
+struct shared_with {
+  struct share *share; /* a reference; NULL: bytes go by socket */
+  uint64_t id;         /* the server's name for it */
+  uint32_t parts_max;  /* that a push may bring together */
+};
+struct shared_with link_share_get(struct link_share *share);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/text.h"
 #include "common/metrics/metric.h"
 
 /* PARKED_MAX: a call that waits takes 12 KiB at either end, and a server has hundreds of workers; a version
@@ -102,10 +103,9 @@ void server_link_fini(struct server_link *link) {
   free(link->address);
 }
 
-void server_link_start(struct server_link *link, const struct transfer_item *item,
-                       const struct transfers_sender *sender) {
+static void link_add_locked(struct server_link *link, const struct transfer_item *item,
+                            const struct transfers_sender *sender) {
   struct transfer *transfer;
-  pthread_mutex_lock(&link->lock);
   transfer = link->spares;
   if (transfer) {
     link->spares = transfer->next;
@@ -121,6 +121,14 @@ void server_link_start(struct server_link *link, const struct transfer_item *ite
   transfer->is_taken = false;
   link->outstanding++;
   list_append(&link->queue, transfer);
+}
+
+void server_link_start(struct server_link *link, uint32_t server, const struct transfer_item *items, int n,
+                       const struct transfers_sender *sender) {
+  pthread_mutex_lock(&link->lock);
+  for (int i = 0; i < n; i++)
+    if (items[i].server == server)
+      link_add_locked(link, &items[i], sender);
   link_start_queued_locked(link);
   pthread_mutex_unlock(&link->lock);
 }
@@ -134,13 +142,15 @@ static void link_sent_locked(struct transfer *transfer) {
 static void on_sent(struct rpc_request *request) {
   struct transfer *transfer = (struct transfer *)request;
   struct server_link *link = transfer->link;
-  if (transfer->item.kind == TRANSFER_PUSH && !transfer->is_taken)
-    metric_add(METRIC_WORKER_SENT, transfer_bytes(&transfer->item));
   pthread_mutex_lock(&link->lock);
   link_sent_locked(transfer);
   link_start_queued_locked(link);
   pthread_mutex_unlock(&link->lock);
-  transfer_trace_sent(transfer, link->options);
+  for (; transfer; transfer = transfer->further) {
+    if (transfer->item.kind == TRANSFER_PUSH && !transfer->is_taken)
+      metric_add(METRIC_WORKER_SENT, transfer_bytes(&transfer->item));
+    transfer_trace_sent(transfer, link->options);
+  }
 }
 
 /* A call has ended: if it was answered, what was told of the server is told otherwise soon. */
@@ -213,22 +223,63 @@ static bool transfer_answered(struct transfer *transfer, const struct err *err, 
   return false;
 }
 
-static void on_done(struct rpc_request *request, const struct err *err, const void *reply,
-                    struct rpc_bytes *bytes) {
-  struct transfer *transfer = (struct transfer *)request;
+/* What its call has come to, of which it may have been a part. */
+static void transfer_done(struct transfer *transfer, const struct err *err, const void *reply,
+                          struct rpc_bytes *bytes) {
   struct received received = {.bytes = bytes};
-  struct share *share = transfer->share;
+  struct share *share = transfer->with.share;
   struct err found = *err;
   bool goes_on;
   if (!err->code)
     transfer_find_shared(transfer, reply, &received.shared, &found);
-  transfer->share = NULL;
+  transfer->with.share = NULL;
+  transfer->further = NULL;
   goes_on = transfer_answered(transfer, &found, reply, &received);
   rpc_bytes_free(bytes);
   shared_bytes_put(&received.shared);
   share_put(share);
   if (!goes_on)
     transfer_end(transfer);
+}
+
+/* The answer to one of several parts, as that to a push which brings it alone. */
+static Weir__PushReply part_reply(const struct transfer *transfer, const Weir__PushReply *reply, size_t part,
+                                  struct err *err) {
+  const char *server = transfer->link->address;
+  Weir__PushReply own = WEIR__PUSH_REPLY__INIT;
+  const Weir__PartAnswer *answer;
+  if (part >= reply->n_answers) {
+    err_set(err, ERR_CORRUPT, "%s: it has answered %zu of its parts alone", server, reply->n_answers);
+    return own;
+  }
+  answer = reply->answers[part];
+  if (answer->status) {
+    char *text = text_copy_clean(answer->error, sizeof err->text);
+    err_set(err, err_from_grpc_status((int)answer->status), "%s: %s", server, text);
+    free(text);
+  }
+  own.version = answer->version;
+  own.shared = answer->shared;
+  return own;
+}
+
+static void on_done(struct rpc_request *request, const struct err *err, const void *reply,
+                    struct rpc_bytes *bytes) {
+  struct transfer *transfer = (struct transfer *)request, *further = transfer->further;
+  if (!further) {
+    transfer_done(transfer, err, reply, bytes);
+    return;
+  }
+  rpc_bytes_free(bytes);
+  for (size_t part = 0; transfer; part++) {
+    struct err found = *err;
+    Weir__PushReply own = WEIR__PUSH_REPLY__INIT;
+    further = transfer->further;
+    if (!err->code)
+      own = part_reply(transfer, reply, part, &found);
+    transfer_done(transfer, &found, &own, NULL);
+    transfer = further;
+  }
 }
 
 /* What is sent next: first who was made to wait. */
@@ -247,18 +298,43 @@ static bool link_may_park_locked(const struct server_link *link) {
   return link->parked < (link->options->parked_max > 0 ? link->options->parked_max : usual_max);
 }
 
+/* Further parts that wait behind a push go with it: what is named costs a call and little else. */
+static void link_gather_locked(struct server_link *link, struct transfer *push) {
+  struct transfer **end = &push->further, *next;
+  for (uint32_t n = 1; n < push->with.parts_max && n < SHARE_PARTS_MAX; n++) {
+    next = link->queue.first;
+    if (!next || !transfer_fits(push, next) || (push->is_parked && !link_may_park_locked(link)))
+      return;
+    next->with = push->with;
+    transfer_name(next);
+    if (!next->is_named) {
+      next->with.share = NULL;
+      return;
+    }
+    share_get(next->with.share);
+    next->is_parked = push->is_parked;
+    link->parked += next->is_parked;
+    list_take(&link->queue);
+    *end = next;
+    end = &next->further;
+  }
+}
+
 static void link_start_queued_locked(struct server_link *link) {
   struct transfer *transfer;
   bool may_park = link_may_park_locked(link);
   while (!link->is_stopping && link->sending < SENDING_MAX && (transfer = link_next_locked(link, may_park))) {
     transfer->is_parked = may_park && (transfer->item.wait || transfer_is_pull(transfer));
     link->parked += transfer->is_parked;
-    may_park = link_may_park_locked(link);
     transfer->is_sending = transfer->is_started = true;
     transfer->request = (struct rpc_request){.on_sent = on_sent, .on_done = on_done};
     link->sending++;
-    transfer->share = link_share_get(&link->share, &transfer->share_id);
-    link->is_shared = transfer->share && share_is_up(transfer->share);
+    transfer->with = link_share_get(&link->share);
+    link->is_shared = transfer->with.share && share_is_up(transfer->with.share);
+    transfer_name(transfer);
+    if (transfer->is_named)
+      link_gather_locked(link, transfer);
+    may_park = link_may_park_locked(link);
     transfer_send(transfer, link->options, link->channels[link->turn++ % (unsigned)link->n_channels]);
   }
 }

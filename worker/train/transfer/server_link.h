@@ -56,7 +56,8 @@ void server_link_init(struct server_link *link, const Weir__Endpoint *server);
 /* Cancels everything, waits until every item has ended, closes the channels. */
 void server_link_fini(struct server_link *link);
 
-void server_link_start(struct server_link *link, const struct transfer_item *item,
+/* Those of n items that are the server's. */
+void server_link_start(struct server_link *link, uint32_t server, const struct transfer_item *items, int n,
                        const struct transfers_sender *sender);
 
 /* For the timer: sends again what has paused long enough, looks whether the server is reached, and asks it.

@@ -9,6 +9,26 @@
 
 enum { TRACE_BLOCK_SIZE = 32, ACK_DEADLINE_MS = 60000 };
 
+static bool is_unsent_push(const struct transfer *transfer) {
+  return transfer->item.kind == TRANSFER_PUSH && !transfer->is_taken;
+}
+
+void transfer_name(struct transfer *transfer) {
+  weir__shared_bytes__init(&transfer->name);
+  transfer->is_named =
+      is_unsent_push(transfer) && share_name(transfer->with.share, transfer->item.buffer, &transfer->name);
+  if (transfer->is_named)
+    transfer->name.size = transfer_bytes(&transfer->item);
+}
+
+bool transfer_fits(const struct transfer *push, const struct transfer *further) {
+  const struct transfer_item *one = &push->item, *other = &further->item;
+  return is_unsent_push(push) && is_unsent_push(further) && one->step == other->step &&
+         tree_is_same(one->node, other->node) && one->is_evaluation == other->is_evaluation &&
+         one->wait == other->wait && push->sender.worker == further->sender.worker &&
+         push->sender.view == further->sender.view;
+}
+
 bool transfer_is_pull(const struct transfer *transfer) {
   return transfer->item.kind == TRANSFER_PULL || transfer->is_taken;
 }
@@ -38,9 +58,15 @@ static void transfer_push(struct transfer *transfer, const struct transfers_opti
   const struct transfer_item *item = &transfer->item;
   struct rpc_payload payload = {item->buffer, 0, transfer_bytes(item)};
   Weir__PushRequest push = WEIR__PUSH_REQUEST__INIT;
-  Weir__SharedBytes shared = WEIR__SHARED_BYTES__INIT;
-  bool is_shared = share_name(transfer->share, item->buffer, &shared);
-  shared.size = payload.size_bytes;
+  Weir__FurtherPart parts[SHARE_PARTS_MAX], *list[SHARE_PARTS_MAX];
+  for (struct transfer *further = transfer->further; further; further = further->further) {
+    Weir__FurtherPart *part = list[push.n_further] = &parts[push.n_further];
+    weir__further_part__init(part);
+    part->block = further->item.block;
+    part->shared = &further->name;
+    push.n_further++;
+  }
+  push.further = list;
   push.run = (char *)options->run;
   push.incarnation = options->incarnation;
   push.step = item->step;
@@ -51,11 +77,11 @@ static void transfer_push(struct transfer *transfer, const struct transfers_opti
   push.wait = transfer->is_parked;
   push.worker = transfer->sender.worker;
   push.view = transfer->sender.view;
-  push.share = transfer->share_id;
-  push.shared = is_shared ? &shared : NULL;
+  push.share = transfer->with.id;
+  push.shared = transfer->is_named ? &transfer->name : NULL;
   rpc_request_start(&transfer->request, channel,
                     &(struct rpc_question){RPC_PUSH, &push, push.wait ? -1 : ACK_DEADLINE_MS},
-                    is_shared ? NULL : &payload);
+                    transfer->is_named ? NULL : &payload);
 }
 
 static void transfer_pull(struct transfer *transfer, const struct transfers_options *options,
@@ -65,7 +91,7 @@ static void transfer_pull(struct transfer *transfer, const struct transfers_opti
   pull.incarnation = options->incarnation;
   pull.block = transfer->item.block;
   pull.version = transfer->item.version;
-  pull.share = transfer->share_id;
+  pull.share = transfer->with.id;
   rpc_request_start(&transfer->request, channel, &(struct rpc_question){RPC_PULL, &pull, -1}, NULL);
 }
 
@@ -82,6 +108,8 @@ void transfer_ask(struct rpc_request *request, const struct transfers_options *o
 void transfer_send(struct transfer *transfer, const struct transfers_options *options,
                    struct rpc_channel *channel) {
   transfer->begin_ns = trace_now_ns();
+  for (struct transfer *further = transfer->further; further; further = further->further)
+    further->begin_ns = transfer->begin_ns;
   transfer->request.ticket = options->ticket;
   if (transfer_is_pull(transfer))
     transfer_pull(transfer, options, channel);
@@ -109,9 +137,9 @@ int transfer_find_shared(const struct transfer *transfer, const void *reply, str
   *shared = (struct shared_bytes){0};
   if (!name)
     return 0;
-  if (!transfer->share)
+  if (!transfer->with.share)
     err_set(err, ERR_CORRUPT, "the answer names shared memory, of which there is none");
-  else if (share_find(transfer->share, name, shared, err) == 0)
+  else if (share_find(transfer->with.share, name, shared, err) == 0)
     return 0;
   err->code = ERR_CORRUPT;
   return err->code;

@@ -3,10 +3,11 @@
 #ifndef WEIR_WORKER_TRAIN_TRANSFER_TRANSFER_H
 #define WEIR_WORKER_TRAIN_TRANSFER_TRANSFER_H
 
+#include "parameters.pb-c.h"
+#include "worker/train/transfer/link_share.h"
 #include "worker/train/transfer/transfers.h"
 
 struct server_link;
-struct share;
 
 /* One item and the call that carries it now. Belongs to its link for good, whose lock holds. */
 struct transfer {
@@ -14,14 +15,15 @@ struct transfer {
   struct transfer_item item;
   struct transfers_sender sender;
   struct server_link *link;
-  struct transfer *next; /* in the link's queue, waits, pauses or spares */
-  bool is_started;       /* between rpc_request_start and the end of the call */
-  bool is_sending;       /* counts in the window */
-  bool is_parked;        /* its call may wait for a version, and counts among those that do */
-  bool is_taken;         /* a push whose part the server has: what is left is to pull the version */
-  struct share
-      *share; /* a reference, while a call is under way: what the call may name bytes in; NULL: nothing */
-  uint64_t share_id; /* the server's name for it; 0 without */
+  struct transfer *next;   /* in the link's queue, waits, pauses or spares */
+  bool is_started;         /* between rpc_request_start and the end of the call */
+  bool is_sending;         /* counts in the window */
+  bool is_parked;          /* its call may wait for a version, and counts among those that do */
+  bool is_taken;           /* a push whose part the server has: what is left is to pull the version */
+  struct shared_with with; /* while a call is under way */
+  bool is_named;           /* of a push: its bytes are named, not sent */
+  Weir__SharedBytes name;
+  struct transfer *further; /* pushes that its call brings, too, each the next one's */
   int attempt;
   uint64_t due_ns;            /* while it pauses */
   uint64_t begin_ns, sent_ns; /* of the call, on the timeline; 0: tracing is off */
@@ -33,7 +35,14 @@ bool transfer_is_pull(const struct transfer *transfer);
 /* How many bytes a push has. */
 size_t transfer_bytes(const struct transfer_item *push);
 
-/* Starts the call; the callbacks of its request are set. A push asks for the version if it is_parked. */
+/* Names the push's bytes in the memory that it shares with the server, if it can. */
+void transfer_name(struct transfer *transfer);
+
+/* Whether the second push may go with the first one, once its bytes are named. */
+bool transfer_fits(const struct transfer *push, const struct transfer *further);
+
+/* Starts the call, with what goes with it; the callbacks of its request are set. A push asks for the version
+   if it is_parked. */
 void transfer_send(struct transfer *transfer, const struct transfers_options *options,
                    struct rpc_channel *channel);
 

@@ -70,12 +70,18 @@ void transfers_free(struct transfers *transfers) {
   free(transfers);
 }
 
-void transfers_start(struct transfers *transfers, const struct transfer_item *item) {
+void transfers_start(struct transfers *transfers, const struct transfer_item *items, int n) {
   struct transfers_sender sender;
   pthread_mutex_lock(&transfers->lock);
   sender = transfers->sender;
   pthread_mutex_unlock(&transfers->lock);
-  server_link_start(&transfers->links[item->server], item, &sender);
+  for (int i = 0; i < n; i++) {
+    bool is_first = true;
+    for (int before = 0; before < i; before++)
+      is_first &= items[before].server != items[i].server;
+    if (is_first)
+      server_link_start(&transfers->links[items[i].server], items[i].server, &items[i], n - i, &sender);
+  }
 }
 
 void transfers_set_sender(struct transfers *transfers, const struct transfers_sender *sender) {

@@ -92,8 +92,9 @@ struct transfers *transfers_new(const struct transfers_options *options);
    without locks that callbacks take. NULL is ignored. */
 void transfers_free(struct transfers *transfers);
 
-/* Any thread. Never waits for the network, calls nothing back. */
-void transfers_start(struct transfers *transfers, const struct transfer_item *item);
+/* Starts n items: pushes of the same node that are started together may go to their server in one call. Any
+   thread. Never waits for the network, calls nothing back. */
+void transfers_start(struct transfers *transfers, const struct transfer_item *items, int n);
 
 /* Of what is started from here on: a newer view that changes neither servers nor group. Any thread. */
 void transfers_set_sender(struct transfers *transfers, const struct transfers_sender *sender);

@@ -157,7 +157,7 @@ static void in_a_group_sums_go_through_it_and_rows_and_pulls_do_not(void **state
       {.kind = TRANSFER_PULL, .block = 0}};
   f->run.outlet = &(struct outlet){.give = steps_fixture_give};
   for (int i = 0; i < 3; i++)
-    steps_send(&f->run, &items[i]);
+    steps_send(&f->run, &items[i], 1);
   assert_int_equal(f->n_given, 1);
   assert_int_equal(f->given[0].block, 0);
   assert_int_equal(f->n_sent, 2);

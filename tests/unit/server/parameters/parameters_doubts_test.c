@@ -231,6 +231,7 @@ static void a_step_that_lacks_nothing_is_not_told(void **state) {
 
 static void a_run_knows_its_oldest_step_and_how_long_steps_take(void **state) {
   static const struct pace_options options = {.least_ms = 1, .first_ms = 1, .pause_max_ms = 1};
+  static const uint64_t hour_ns = 3600 * UINT64_C(1000000000); /* no step of a test takes so long */
   struct parameters_fixture f;
   struct err err;
   struct hosted_run *run;
@@ -241,10 +242,10 @@ static void a_run_knows_its_oldest_step_and_how_long_steps_take(void **state) {
   push_version(&f, 0);
   for (uint32_t block = 1; block < BLOCKS; block++)
     push_step(&f, block, 1);
-  assert_true(pace_is_late(&run->pace, &options, run->pace.since_ns + 4000000, &late));
-  assert_true(late.step == 1 && late.waited_ns == 4000000);
+  assert_true(pace_is_late(&run->pace, &options, run->pace.since_ns + hour_ns, &late));
+  assert_true(late.step == 1 && late.waited_ns == hour_ns);
   push_step(&f, 0, 1);
-  assert_true(pace_is_late(&run->pace, &options, run->pace.since_ns + 4000000, &late));
+  assert_true(pace_is_late(&run->pace, &options, run->pace.since_ns + hour_ns, &late));
   assert_int_equal(late.step, 2);
   assert_true(run->pace.is_evaluated);
   assert_int_equal(run->pace.plain.n, 1); /* the first says nothing */

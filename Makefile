@@ -233,6 +233,10 @@ bench: deps-check ## training, push-pull and checkpoints, each beside its altern
 	  $(if $(filter tune,$(PARTS)),build/tune/.done) $(if $(filter dashboard,$(or $(PARTS),dashboard)),build/venv/.done)
 	@WEIR_BUILD_DIR=$(B) python3 tests/bench/bench.py $(if $(LARGE),large,$(PARTS))
 
+bench-quick: ## in 3 minutes: training, the data plane, updates and starts, in a short round each
+	@WEIR_BENCH_QUICK=1 WEIR_BENCH_MODELS="demo mlp" $(MAKE) --no-print-directory bench LARGE= \
+	  PARTS="training data-plane optimizers starts"
+
 chaos: deps-check ## kill, freeze and break everything, power cuts too, and compare every bit (SEEDS="1 2 3")
 	@$(MAKE) --no-print-directory all $(CRASH)
 	@WEIR_BUILD_DIR=$(B) python3 tests/chaos/chaos.py $(SEEDS)
@@ -269,6 +273,6 @@ clean: ## remove build/
 	rm -rf build
 
 .PHONY: all always tests deps deps-demo deps-check demo check check-quick fuzz parity distance compose-check conformance lint bench \
-  chaos help clean
+  bench-quick chaos help clean
 .SECONDARY:
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)

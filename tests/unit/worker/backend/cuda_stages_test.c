@@ -60,7 +60,8 @@ static int find_cut(const struct network *f) {
 struct neighbour {
   int n_sent, n_asked;
   bool is_there;
-  const void *pieces[PIECES_MAX]; /* that it has for us */
+  const void *pieces[PIECES_MAX]; /* [n_pieces] that it has for us */
+  int n_pieces;
 };
 
 static void take(void *user, enum backend_part part, const void *const *pieces) {
@@ -73,7 +74,7 @@ static bool give(void *user, enum backend_part part, const void **pieces) {
   struct neighbour *neighbour = user;
   neighbour->n_asked++;
   if (part == BACKEND_FORWARD && neighbour->is_there)
-    memcpy(pieces, neighbour->pieces, sizeof neighbour->pieces);
+    memcpy(pieces, neighbour->pieces, (size_t)neighbour->n_pieces * sizeof *pieces);
   return neighbour->is_there;
 }
 
@@ -124,6 +125,7 @@ static void a_stage_without_its_neighbours_bytes_is_cancelled(void **state) {
   assert_int_equal(neighbour.n_asked, 1);
   for (int p = 0; p < message.n; p++)
     neighbour.pieces[p] = mem_new(message.sizes_bytes[p] + 1);
+  neighbour.n_pieces = message.n;
   neighbour.is_there = true;
   err = ERR_NONE;
   assert_int_equal(backend_of(device)->run(program, &run, &err), ERR_OK);

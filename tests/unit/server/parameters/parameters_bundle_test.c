@@ -77,6 +77,24 @@ static void parts_that_come_together_are_answered_each_by_itself(void **state) {
   push_step(&worker->server, 1, 0); /* of which nothing was counted */
 }
 
+static void one_that_comes_twice_counts_once(void **state) {
+  struct share_worker *worker = *state;
+  struct together together;
+  Weir__PushReply *reply;
+  float before, after;
+  pull_first_element(&worker->server, 0, 0, &before);
+  together_init(worker, &together, 0, (uint32_t[]){0, 0, 0}, 3);
+  reply = ask_together(worker, &together);
+  for (size_t i = 0; i < reply->n_answers; i++)
+    assert_int_equal(reply->answers[i]->status, 0);
+  message_free(reply);
+  together_fini(&together);
+  for (uint32_t m = 1; m < MICROBATCHES; m++)
+    push_part(&worker->server, 0, 0, m, m + 1 == MICROBATCHES);
+  pull_first_element(&worker->server, 0, 1, &after);
+  assert_true(after == before - 0.5f * 21);
+}
+
 static void together_they_wait_for_the_last_version(void **state) {
   struct share_worker *worker = *state;
   struct together together;
@@ -170,6 +188,7 @@ int main(void) {
   float_setting_apply();
   const struct CMUnitTest tests[] = {
       TEST(parts_that_come_together_are_answered_each_by_itself),
+      TEST(one_that_comes_twice_counts_once),
       TEST(together_they_wait_for_the_last_version),
       TEST(one_that_is_refused_is_not_held_back_by_others_that_wait),
       TEST(a_client_that_leaves_takes_all_of_them_with_it),

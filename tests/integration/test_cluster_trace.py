@@ -94,7 +94,8 @@ def assert_work(said, events):
     assert set(told) == {"worker-1", "worker-2"} and len(said.splitlines()) == 3, said
     for pid, worker in names.items():
         tasks = [event for event in events if event["pid"] == pid and event.get("cat") in ("train", "evaluation", "extra")]
-        waits = [event for event in events if event["pid"] == pid and event.get("cat") == "wait"]
+        waits = [event for event in events if event["pid"] == pid and event.get("cat") == "wait" and
+                 any(lies_in(event, task) for task in tasks)]
         if not tasks:
             continue
         whole = max(task["ts"] + task["dur"] for task in tasks) - min(task["ts"] for task in tasks)

@@ -184,7 +184,7 @@ bool tracing_turn(struct tracing *tracing, const struct tracing_now *now) {
     enter(tracing, SETTLING, now);
     ask_all(tracing, false, now->now_ns);
   } else if (tracing->phase == SETTLING && (have_answered(tracing) || has_passed(tracing, now, BEGIN_MS))) {
-    tracing->first = now->step + 1; /* the step under way is not whole */
+    tracing->first = now->step + 2; /* of the step under way and of the next one tasks may have begun before */
     enter(tracing, COUNTING, now);
   }
   if (tracing->phase == COUNTING)

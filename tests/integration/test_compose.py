@@ -154,7 +154,7 @@ class Compose:
 
     def kill_from_outside(self, service):
         """SIGKILL by the host: as when memory runs out, unlike `docker kill`, it is followed by a restart."""
-        container = self.containers(service)[0]
+        container = wait_for(lambda: next((c for c in self.containers(service) if c["State"]["Pid"] > 0), None), f"{service} to run")
         os.kill(container["State"]["Pid"], signal.SIGKILL)
         looked_at = f"/containers/{container['Id']}/json"
         wait_for(lambda: self.engine.ask(looked_at)["RestartCount"] > container["RestartCount"], f"{service} to be restarted")

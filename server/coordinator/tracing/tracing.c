@@ -7,7 +7,7 @@
 #include "common/base/memory.h"
 
 /* ASKED: how often a member of another machine is asked for its clock. */
-enum { ASKED_MAX = 8, STEPS_MS = 60000, BEGIN_MS = 2000, ANSWER_MS = 10000 };
+enum { ASKED_MAX = 8, STEPS_MS = 60000, ANSWER_MS = 10000 };
 
 struct traced_member {
   uint64_t key;
@@ -180,11 +180,12 @@ static void count(struct tracing *tracing, const struct tracing_now *now) {
 }
 
 bool tracing_turn(struct tracing *tracing, const struct tracing_now *now) {
-  if (tracing->phase == BEGINNING && (have_answered(tracing) || has_passed(tracing, now, BEGIN_MS))) {
+  if (tracing->phase == BEGINNING && (have_answered(tracing) || has_passed(tracing, now, ANSWER_MS))) {
     enter(tracing, SETTLING, now);
     ask_all(tracing, false, now->now_ns);
-  } else if (tracing->phase == SETTLING && (have_answered(tracing) || has_passed(tracing, now, BEGIN_MS))) {
-    tracing->first = now->step + 2; /* of the step under way and of the next one tasks may have begun before */
+  } else if (tracing->phase == SETTLING && (have_answered(tracing) || has_passed(tracing, now, ANSWER_MS))) {
+    tracing->first =
+        now->step + 2; /* of the step under way and of the next one tasks may have begun before */
     enter(tracing, COUNTING, now);
   }
   if (tracing->phase == COUNTING)

@@ -47,7 +47,8 @@ void tracing_take(struct tracing *tracing, uint64_t key, const Weir__Traced *tra
 void tracing_left(struct tracing *tracing, uint64_t key); /* the member is no more */
 
 /* Time passes. True: all is sent that will be. It takes until the steps are made, the run does not make them,
-   or a minute has passed; and then until the members have answered, ten seconds at most. */
+   or a minute has passed. Members are waited for three times, ten seconds each at most: until they have
+   begun, until they have answered once more, and at the end until they have sent what they have. */
 bool tracing_turn(struct tracing *tracing, const struct tracing_now *now);
 
 #endif

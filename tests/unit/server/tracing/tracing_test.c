@@ -151,6 +151,20 @@ static void who_leaves_or_is_silent_is_not_waited_for(void **state) {
   assert_int_equal(told.stops[OWN] + told.stops[FAR], 2);
 }
 
+static void who_is_slow_to_begin_is_waited_for(void **state) {
+  struct told told;
+  (void)state;
+  begin(&told, 2);
+  answer(&told, OWN, "ours", 0, "");
+  told.now.now_ns += 9999 * MS;
+  assert_false(turn(&told, 10));
+  assert_int_equal(told.begins[OWN], 1);
+  told.now.now_ns += MS;
+  assert_false(turn(&told, 10));
+  assert_int_equal(told.begins[OWN], 2);
+  tracing_free(told.tracing);
+}
+
 static void answers_to_another_question_are_ignored(void **state) {
   Weir__Traced traced = WEIR__TRACED__INIT;
   struct told told;
@@ -173,6 +187,7 @@ int main(void) {
       cmocka_unit_test(whole_steps_are_captured_once_all_have_begun),
       cmocka_unit_test(another_machines_clock_is_that_of_its_quickest_answer),
       cmocka_unit_test(who_leaves_or_is_silent_is_not_waited_for),
+      cmocka_unit_test(who_is_slow_to_begin_is_waited_for),
       cmocka_unit_test(answers_to_another_question_are_ignored),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

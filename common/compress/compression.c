@@ -6,12 +6,26 @@
 #define STREAM_COMPRESSION                                                                                   \
   (0x636f6d70ull << 32) /* beside the block: apart from what else is drawn of a step */
 
+static int check_gradients(const Weir__TrainSpec *train, struct err *err) {
+  const char *name = train->compression->gradients;
+  const struct compressor_def *gradients = compressor_find("train.compression.gradients", name, err);
+  if (!gradients)
+    return err->code;
+  if (gradients->has_feedback && train->deterministic)
+    return err_set(
+        err, ERR_INVALID,
+        "train.compression.gradients: %s has each worker keep what it has not sent, so that no two "
+        "runs are alike: set train.deterministic to false, or name another",
+        gradients->name);
+  return 0;
+}
+
 int compression_check(const Weir__TrainSpec *train, struct err *err) {
   const Weir__CompressionSpec *spec = train->compression;
   const struct compressor_def *weights;
   if (!spec)
     return 0;
-  if (spec->gradients && !compressor_find("train.compression.gradients", spec->gradients, err))
+  if (spec->gradients && check_gradients(train, err))
     return err->code;
   if (!spec->weights)
     return 0;
@@ -56,6 +70,10 @@ uint32_t compression_needs(const Weir__TrainSpec *train) {
   if (spec && spec->weights)
     names[n++] = spec->weights;
   return compressor_set(names, n);
+}
+
+bool compression_has_feedback(const struct compression *compression) {
+  return compression->gradients && compression->gradients->has_feedback;
 }
 
 enum sum_form compression_form(const struct compression *compression, struct tree_node node) {

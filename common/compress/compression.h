@@ -5,7 +5,9 @@
    sum of a node of that level is compressed once, by whoever has the whole of it: a worker that sends it, or
    the server where its parts meet. Above, sums are again f32, of what was read from the compressed ones. So
    the bits do not depend on which worker had how much of the tree. A worker sends no sum from above the
-   level. Weights: a version is compressed once more for every worker; what a server keeps of it is f32. */
+   level. A compressor with feedback leaves most of a sum out, and the worker that sends it keeps that for its
+   next one: such a sum is compressed by workers alone, and bits do depend on who had it. Weights: a version
+   is compressed once more for every worker; what a server keeps of it is f32. */
 #ifndef WEIR_COMMON_COMPRESS_COMPRESSION_H
 #define WEIR_COMMON_COMPRESS_COMPRESSION_H
 
@@ -28,6 +30,9 @@ struct compression compression_of(const Weir__TrainSpec *train); /* of a spec th
 
 /* The compressors that its members must know (compressor_set). */
 uint32_t compression_needs(const Weir__TrainSpec *train);
+
+/* Workers keep what they do not send of gradients: as many bytes as those have. */
+bool compression_has_feedback(const struct compression *compression);
 
 /* How the sum of a node is sent. */
 enum sum_form {

@@ -1,9 +1,11 @@
 /* The table of compressors, and values range by range. */
 #include "common/compress/compressor.h"
 
+#include <float.h>
 #include <string.h>
 
 #include "common/base/def_table.h"
+#include "common/base/vector_variants.h"
 
 #define COMPRESSOR(name) extern const struct compressor_def compressor_##name;
 #include "common/compress/compressor.def"
@@ -68,6 +70,40 @@ void compressor_encode(const struct compressor_def *compressor, uint64_t key, co
     uint32_t n = range_elems(elems, i);
     struct compressor_draws draws = {key, i};
     compressor->encode(values + i, n, &draws, range);
+    memcpy(to, range, compressor->range_bytes(n));
+    to += compressor->range_bytes(n);
+  }
+}
+
+/* What overflows is cut. */
+VECTOR_VARIANTS
+static void add_residual(const float *restrict values, const float *restrict residual, uint32_t n,
+                         float *restrict sums) {
+  for (uint32_t i = 0; i < n; i++) {
+    float sum = values[i] + residual[i];
+    sum = sum < FLT_MAX ? sum : FLT_MAX;
+    sums[i] = sum > -FLT_MAX ? sum : -FLT_MAX;
+  }
+}
+
+VECTOR_VARIANTS
+static void subtract_sent(const float *restrict sums, const float *restrict sent, uint32_t n,
+                          float *restrict residual) {
+  for (uint32_t i = 0; i < n; i++)
+    residual[i] = sums[i] - sent[i];
+}
+
+void compressor_encode_with_feedback(const struct compressor_def *compressor, uint64_t key, float *values,
+                                     float *residual, uint32_t elems) {
+  uint8_t range[RANGE_BYTES_MAX], *to = (uint8_t *)values;
+  float sums[COMPRESSOR_RANGE], sent[COMPRESSOR_RANGE];
+  for (uint32_t i = 0; i < elems; i += COMPRESSOR_RANGE) {
+    uint32_t n = range_elems(elems, i);
+    struct compressor_draws draws = {key, i};
+    add_residual(values + i, residual + i, n, sums);
+    compressor->encode(sums, n, &draws, range);
+    CHECK(compressor->decode(range, n, sent));
+    subtract_sent(sums, sent, n, residual + i);
     memcpy(to, range, compressor->range_bytes(n));
     to += compressor->range_bytes(n);
   }

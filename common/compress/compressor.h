@@ -23,6 +23,8 @@ struct compressor_def {
   const char *name;
   bool
       fits_weights; /* it rounds to the nearest, with a relative error that weights bear, and draws nothing */
+  /* It leaves much out, which must be added to what is sent next (compressor_encode_with_feedback). */
+  bool has_feedback;
   size_t (*range_bytes)(uint32_t n); /* of n values: at most 4 n */
   /* values f32[n], finite -> out u8[range_bytes(n)], not aliased */
   void (*encode)(const float *values, uint32_t n, const struct compressor_draws *draws, uint8_t *out);
@@ -46,6 +48,11 @@ size_t compressor_bytes(const struct compressor_def *compressor, uint32_t elems)
 /* values f32[elems], finite -> out u8[compressor_bytes]. `out` may be where the values lie. */
 void compressor_encode(const struct compressor_def *compressor, uint64_t key, const float *values,
                        uint32_t elems, void *out);
+
+/* Error feedback: values f32[elems], finite, plus the residual -> u8[compressor_bytes] where the values lie.
+   residual: f32[elems], finite, zeroed at first; it becomes what is not sent. */
+void compressor_encode_with_feedback(const struct compressor_def *compressor, uint64_t key, float *values,
+                                     float *residual, uint32_t elems);
 
 /* bytes u8[compressor_bytes] -> out f32[elems]. The bytes may be the last ones of out's memory; else they do
    not overlap. Errors: INVALID for bytes that compressor_encode never makes; `out` counts for nothing. */

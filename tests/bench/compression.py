@@ -5,21 +5,25 @@ from harness import Folder, read_metrics, weir
 
 COMPRESSIONS = {"none": "", "gradients bf16": "{gradients: bf16, parts: 2}", "gradients int8": "{gradients: int8, parts: 2}",
                 "weights bf16": "{weights: bf16}", "both bf16": "{gradients: bf16, parts: 2, weights: bf16}",
-                "int8, weights bf16": "{gradients: int8, parts: 2, weights: bf16}"}
+                "int8, weights bf16": "{gradients: int8, parts: 2, weights: bf16}",
+                **{f"{top}, weights bf16": f"{{gradients: {top}, parts: 2, weights: bf16}}" for top in ("top16", "top4", "top1")}}
 MBIT, DELAY_SECONDS = 100, 0.001
 EPOCHS = 4
+MOMENTUM, PLAIN, ADAM = "{lr: 0.05, momentum: 0.9}", "{lr: 0.3}", "{name: adam, lr: 0.001}"
+TOP = "{gradients: top4, parts: 2}"
 
 
 def lines(value):
-    return f"  compression: {value}\n" if value else ""
+    free = "  deterministic: false\n" if "top" in value else ""
+    return f"{free}  compression: {value}\n" if value else ""
 
 
-def accuracy(folder, number, value):
-    train = (f"  epochs: {EPOCHS}\n  batch: 128\n  microbatches: 4\n  seed: 1\n  optimizer: {{lr: 0.05, momentum: 0.9}}\n"
+def accuracy(folder, number, value, optimizer):
+    train = (f"  epochs: {EPOCHS}\n  batch: 128\n  microbatches: 4\n  seed: 1\n  optimizer: {optimizer}\n"
              f"  schedule: {{name: cosine, warmup_steps: 50}}\n{lines(value)}")
     data = "  eval: {format: idx, images: t10k-images-idx3-ubyte.gz, labels: t10k-labels-idx1-ubyte.gz}\n"
     spec, metrics = folder.spec(folder.file("lenet.onnx"), train=train, data=data), folder.file(f"accuracy-{number}.jsonl")
-    weir("train", spec, "--workers", 1, "--threads", 2, "--out", folder.file(f"accuracy-{number}"), "--metrics", metrics)
+    weir("train", spec, "--workers", 2, "--threads", 1, "--out", folder.file(f"accuracy-{number}"), "--metrics", metrics)
     return read_metrics(metrics)[-1]["accuracy"]
 
 
@@ -29,11 +33,14 @@ def main():
         folder.model("mlp", "--hidden", "1024", "--seed", "1")
         folder.model("lenet", "--seed", "1")
         print(f"compression: two workers behind a link of {MBIT} Mbit/s: samples/s, MB a step of gradients and of weights; accuracy of "
-              f"LeNet on Fashion-MNIST after {EPOCHS} epochs; none again as the control")
+              f"LeNet on Fashion-MNIST after {EPOCHS} epochs, with {MOMENTUM}, top and the control with {PLAIN}; none again as the control")
         base = None
-        for number, (name, value) in enumerate([*COMPRESSIONS.items(), ("none", "")]):
+        for number, (name, value) in enumerate([*COMPRESSIONS.items(), ("control", "")]):
             rate, gradients, weights = modes.over_link(folder, f"compression-{number}", lines(value), link)
             base = base or (rate, gradients, weights)
-            found = accuracy(folder, number, value) if number < len(COMPRESSIONS) else None
+            found = accuracy(folder, number, value, PLAIN if name.startswith(("top", "control")) else MOMENTUM)
             print(f"  {name:20} {rate:7.0f} ({rate / base[0]:.2f} times none's)  {gradients / 1e6:6.3f} ({gradients / base[1]:.4f})  "
-                  f"{weights / 1e6:6.3f} ({weights / base[2]:.4f})  " + (f"{found:.2%}" if found else "control"), flush=True)
+                  f"{weights / 1e6:6.3f} ({weights / base[2]:.4f})  {found:.2%}", flush=True)
+        for number, optimizer in enumerate((MOMENTUM, ADAM)):
+            found = [accuracy(folder, f"late-{number}-{bool(value)}", value, optimizer) for value in ("", TOP)]
+            print(f"  {optimizer}: none {found[0]:.2%}, {TOP} {found[1]:.2%}", flush=True)

@@ -108,8 +108,13 @@ static void count_update(const char *name, const char *options) {
   free(text);
 }
 
+/* As it is done for gradients. */
 static void run_encode(const void *user) {
-  compressor_encode(user, KEY, a, ELEMS, bytes);
+  const struct compressor_def *compressor = user;
+  if (compressor->has_feedback)
+    compressor_encode_with_feedback(compressor, KEY, memcpy(out, a, sizeof out), slots, ELEMS);
+  else
+    compressor_encode(compressor, KEY, a, ELEMS, bytes);
 }
 
 static void run_decode(const void *user) {
@@ -121,7 +126,9 @@ static void run_decode(const void *user) {
 static void count_compressor(const struct compressor_def *compressor) {
   char name[64];
   snprintf(name, sizeof name, "encode-%s", compressor->name);
+  memset(slots, 0, sizeof slots); /* the residual */
   count(name, ELEMS, run_encode, compressor);
+  compressor_encode(compressor, KEY, a, ELEMS, bytes);
   snprintf(name, sizeof name, "decode-%s", compressor->name);
   count(name, ELEMS, run_decode, compressor);
 }

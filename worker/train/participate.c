@@ -174,6 +174,7 @@ void run_leave_locked(struct run *run) {
   pthread_mutex_lock(&run->lock);
   run->transfers = NULL;
   steps_clear(run);
+  residuals_clear(run->residuals); /* of gradients of weights that may not be the run's any more */
   if (run->phase == RUN_LEAVING)
     run_set_phase_locked(run, RUN_IDLE);
 }

@@ -247,6 +247,7 @@ static void run_release(struct run *run) {
     log_event(LOG_INFO, "worker", "ended", "run=%s executors=%d data_wait_seconds=%.3f", run->load->run,
               run->options.threads, run->loaded.loader ? loader_wait_seconds(run->loaded.loader) : 0.0);
     steps_fini(run);
+    residuals_free(run->residuals);
     replica_free(run->replica);
     weights_free(run->weights);
     block_pool_free(run->pool);
@@ -356,6 +357,8 @@ static int run_load(struct run *run, bool *is_bad_input, struct err *err) {
     run->block_elems[b] = model->blocks[b].elems;
   mode = mode_of(run->loaded.spec);
   run->compression = compression_of(run->loaded.spec->train);
+  if (compression_has_feedback(&run->compression))
+    run->residuals = residuals_new(&run->compression, run->block_elems, model->n_blocks);
   steps_init(run, &mode);
   if (weights_new(model, run->bounds.sets + run->bounds.replica_sets, &run->weights, err) ||
       run_make_replica(run, err) || run_make_programs(run, is_bad_input, err))

@@ -119,11 +119,11 @@ static void round_doubt(struct round *round, struct round_part overflown, bool i
     round->listener.on_doubted(round->listener.user, parts, n);
 }
 
-/* Of what was summed here. */
+/* Of what was summed here. There is no residual of it, so what would need one is left as it is. */
 static void round_compress(const struct round *round, uint64_t step, const struct round_part *part) {
   const struct compression *compression = round->compression;
   struct wire_sum sum = {step, round->block, part->node};
-  if (compression_form(compression, part->node) == SUM_IS_COMPRESSED)
+  if (compression_form(compression, part->node) == SUM_IS_COMPRESSED && !compression->gradients->has_feedback)
     compressor_round(compression->gradients, compression_key(compression, &sum), part->sum->data,
                      round->elems);
 }

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "common/compress/compression.h"
 #include "common/rpc/server.h"
 #include "parameters.pb-c.h"
 #include "tests/support/common/own_port.h"
@@ -211,6 +212,16 @@ static enum err_code push_fault_locked(struct faults *faults, const Weir__PushRe
   return push->step > 0 && fault_strikes(&faults->pushes_dropped) ? ERR_DROPPED : ERR_OK;
 }
 
+/* Of a part of gradients. */
+static size_t bytes_of(const struct worker_fixture *f, const Weir__PushRequest *push) {
+  struct compression compression = compression_of(f->spec->train);
+  const struct block *block = &f->model->blocks[push->block];
+  struct tree_node node = {push->first, push->level};
+  if (block->kind == BLOCK_PARAMETERS && compression_form(&compression, node) == SUM_IS_COMPRESSED)
+    return compressor_bytes(compression.gradients, block->elems);
+  return block->elems * sizeof(float);
+}
+
 static void on_push(struct rpc_call *call, const void *message, struct rpc_bytes *bytes) {
   struct fake_server *server = rpc_call_context(call);
   struct worker_fixture *f = server->f;
@@ -220,7 +231,7 @@ static void on_push(struct rpc_call *call, const void *message, struct rpc_bytes
   enum err_code fault;
   bool is_parked = false, waits;
   uint64_t digest;
-  assert_int_equal(rpc_bytes_size(bytes), f->model->blocks[push->block].elems * sizeof(float));
+  assert_int_equal(rpc_bytes_size(bytes), bytes_of(f, push));
   digest = digest_of(bytes);
   if (refuse_stranger(server, call, push->incarnation))
     return;

@@ -10,6 +10,7 @@
 #include "common/base/memory.h"
 #include "common/base/memory_available.h"
 #include "common/base/message.h"
+#include "common/compress/compression.h"
 #include "common/modes/mode.h"
 #include "common/optim/trained_model.h"
 #include "common/settle/spec_settle.h"
@@ -224,6 +225,7 @@ static void keep_stages(const struct load_options *options, const struct loaded 
 /* Of this machine, of which the run is then promised what it needs, and of GPUs. */
 static int check_memory(const struct load_options *options, struct loaded *loaded, struct err *err) {
   struct mode mode = mode_of(loaded->spec);
+  struct compression compression = compression_of(loaded->spec->train);
   struct load_memory memory = {.executors = options->devices ? 0 : options->executors,
                                .versions = mode_bounds(&mode).sets + mode_bounds(&mode).replica_sets,
                                .has_eval = loaded->eval != NULL,
@@ -234,6 +236,8 @@ static int check_memory(const struct load_options *options, struct loaded *loade
     memory.state_bytes = replica_state_bytes(loaded->model, loaded->spec->train, memory.versions);
   memory_estimate(loaded, &memory.model);
   keep_stages(options, loaded, &memory.model);
+  if (compression_has_feedback(&compression))
+    memory.state_bytes += memory.model.gradients_bytes;
   memory.available_bytes = promises_open(options->promises, 0).bytes;
   if (load_memory_check(&memory, err) == ERR_OK)
     loaded->promise.bytes = load_memory_needed(&memory);

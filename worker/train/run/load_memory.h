@@ -11,7 +11,7 @@ struct load_memory {
   int executors;      /* that compute in it: one on a GPU; 0: only weights and sums are kept */
   bool has_eval;
   uint32_t versions; /* of the weights, by the mode: in host memory; those that a group keeps on the device */
-  uint64_t state_bytes; /* what an optimizer keeps here */
+  uint64_t state_bytes; /* what an optimizer keeps here, and residuals of gradients */
   uint64_t batch, microbatch_samples;
   uint64_t available_bytes; /* of a GPU: all that it has */
 };

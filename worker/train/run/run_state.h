@@ -18,6 +18,7 @@
 #include "worker/train/run/load.h"
 #include "worker/train/run/mates.h"
 #include "worker/train/run/reissues.h"
+#include "worker/train/run/residuals.h"
 #include "worker/train/run/run_options.h"
 #include "worker/train/transfer/transfers.h"
 
@@ -103,6 +104,7 @@ struct run {
   struct block_map map;
   uint32_t *block_elems; /* [n_blocks] */
   struct compression compression;
+  struct residuals *residuals; /* of gradients that are compressed with feedback; NULL */
   struct block_pool *pool;
   struct executor *executors; /* [n_executors] */
   int n_executors;

@@ -10,8 +10,11 @@ static void compress(const struct run *run, struct transfer_item *item) {
   const struct compressor_def *compressor = run->compression.gradients;
   struct wire_sum sum = {item->step, item->block, item->node};
   uint32_t elems = run->block_elems[item->block];
-  compressor_encode(compressor, compression_key(&run->compression, &sum), item->buffer->data, elems,
-                    item->buffer->data);
+  if (run->residuals)
+    residuals_encode(run->residuals, &sum, item->buffer->data);
+  else
+    compressor_encode(compressor, compression_key(&run->compression, &sum), item->buffer->data, elems,
+                      item->buffer->data);
   item->size_bytes = compressor_bytes(compressor, elems);
 }
 

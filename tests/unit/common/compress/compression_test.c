@@ -114,7 +114,11 @@ static void what_cannot_be_is_refused_with_the_key_and_what_to_do(void **state) 
       {"  compression: {gradients: int8, parts: 9}\n", "", "train.compression.parts: must be from 1 to"},
       {"  compression: {weights: bf16, parts: 2}\n", "", "train.compression.parts: is of"},
       {"  compression: {gradients: int4, parts: 2}\n", "",
-       "train.compression.gradients: 'int4' is not known (known: bf16, int8)"},
+       "train.compression.gradients: 'int4' is not known (known: bf16, int8, top1, top4, top16)"},
+      {"  compression: {gradients: top4, parts: 2}\n", "",
+       "train.compression.gradients: top4 has each worker keep what it has not sent, so that no two runs are "
+       "alike: set train.deterministic to false"},
+      {"  compression: {weights: top16}\n", "", "train.compression.weights: top16 is too coarse for weights"},
       {"  compression: {weights: fp8}\n", "", "train.compression.weights: 'fp8' is not known"},
       {"  compression: {weights: int8}\n", "", "train.compression.weights: int8 is too coarse for weights"},
       {"  compression: {gradients: bf16, parts: 2}\n  mode: ssp\n  staleness: 1\n", "",
@@ -139,8 +143,12 @@ static void what_cannot_be_is_refused_with_the_key_and_what_to_do(void **state) 
 
 static void what_can_be_is_taken(void **state) {
   static const char *const sections[] = {
-      "", "  compression: {gradients: bf16, parts: 1}\n", "  compression: {gradients: int8, parts: 8}\n",
-      "  compression: {weights: bf16}\n", "  compression: {gradients: int8, parts: 3, weights: bf16}\n"};
+      "",
+      "  compression: {gradients: bf16, parts: 1}\n",
+      "  compression: {gradients: int8, parts: 8}\n",
+      "  compression: {weights: bf16}\n",
+      "  compression: {gradients: int8, parts: 3, weights: bf16}\n",
+      "  deterministic: false\n  compression: {gradients: top1, parts: 3, weights: bf16}\n"};
   struct err err;
   (void)state;
   for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)

@@ -248,12 +248,118 @@ static void many_uniform_numbers_are_those_of_one_at_a_time(void **state) {
   }
 }
 
+/* In f64: which values are sent. Those that differ by less than a 65,536th count as the same. */
+static void the_largest_of_each_range_are_sent_as_bf16(void **state) {
+  static const struct {
+    const char *name;
+    uint32_t most;
+  } rows[] = {{"top1", 1}, {"top4", 4}, {"top16", 16}};
+  (void)state;
+  for (size_t row = 0; row < sizeof rows / sizeof *rows; row++)
+    for (uint64_t trial = 0; trial < 3000; trial++) {
+      uint32_t n = 1 + (uint32_t)(trial % COMPRESSOR_RANGE), n_sent = 0, most = rows[row].most;
+      float values[COMPRESSOR_RANGE], sent[COMPRESSOR_RANGE];
+      double least_sent = INFINITY, largest_left = 0;
+      for (uint32_t i = 0; i < n; i++)
+        sent[i] = values[i] =
+            i > 0 && i % 9 == 0 ? values[i - 1] : drawn(trial * COMPRESSOR_RANGE + i, false);
+      compressor_round(find(rows[row].name), trial, sent, n);
+      for (uint32_t i = 0; i < n; i++) {
+        double size = fabs((double)values[i]);
+        if (sent[i] != 0) {
+          assert_int_equal(bits_of(sent[i]), bits_of(nearest_bf16(values[i])));
+          least_sent = fmin(least_sent, size);
+          n_sent++;
+        } else
+          largest_left = fmax(largest_left, size);
+      }
+      assert_int_equal(n_sent, most < n ? most : n);
+      assert_true(least_sent >= largest_left * (1 - 0x1p-16));
+    }
+}
+
+static void of_equal_values_the_first_is_sent(void **state) {
+  float values[COMPRESSOR_RANGE];
+  (void)state;
+  for (uint32_t i = 0; i < COMPRESSOR_RANGE; i++)
+    values[i] = i % 2 ? 2 : -2;
+  compressor_round(find("top4"), KEY, values, COMPRESSOR_RANGE);
+  for (uint32_t i = 0; i < COMPRESSOR_RANGE; i++)
+    assert_true(values[i] == (i >= 4 ? 0.0f : i % 2 ? 2.0f : -2.0f));
+}
+
+static const uint8_t *top4_of(float *values, uint8_t *bytes) {
+  for (uint32_t i = 0; i < COMPRESSOR_RANGE; i++)
+    values[i] = (float)i;
+  compressor_encode(find("top4"), KEY, values, COMPRESSOR_RANGE, bytes);
+  return bytes;
+}
+
+static void places_that_encode_never_makes_are_refused(void **state) {
+  static const uint8_t broken[][4] = {
+      {124, 125, 126, 128}, {124, 125, 126, 255}, {124, 124, 126, 127}, {125, 124, 126, 127}, {0, 0, 0, 0}};
+  float values[COMPRESSOR_RANGE], infinite = INFINITY;
+  uint8_t bytes[4 * 3];
+  struct err err;
+  (void)state;
+  assert_memory_equal(top4_of(values, bytes), ((uint8_t[]){124, 125, 126, 127}), 4);
+  for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
+    memcpy(bytes, broken[i], sizeof broken[i]);
+    assert_int_equal(compressor_decode(find("top4"), bytes, COMPRESSOR_RANGE, values, &err), ERR_INVALID);
+  }
+  top4_of(values, bytes);
+  memcpy(bytes + 4, (uint8_t *)&infinite + 2, 2);
+  assert_int_equal(compressor_decode(find("top4"), bytes, COMPRESSOR_RANGE, values, &err), ERR_INVALID);
+}
+
+/* What is sent and what is kept is what there was, to the last bit, and hardly anything is kept for ever. */
+static void what_is_not_sent_is_kept_for_later(void **state) {
+  enum { STEPS = 40 };
+  const struct compressor_def *compressor;
+  (void)state;
+  for (int c = 0; (compressor = compressor_at(c)); c++) {
+    float values[ELEMS], residual[ELEMS] = {0}, sums[ELEMS], sent[ELEMS];
+    struct err err;
+    for (uint64_t step = 0; compressor->has_feedback && step < STEPS + COMPRESSOR_RANGE; step++) {
+      size_t size_bytes = compressor_bytes(compressor, ELEMS);
+      for (uint32_t i = 0; i < ELEMS; i++) {
+        values[i] = step < STEPS ? drawn(step * ELEMS + i, false) : 0;
+        sums[i] = values[i] + residual[i];
+      }
+      compressor_encode_with_feedback(compressor, step, values, residual, ELEMS);
+      memmove((uint8_t *)(values + ELEMS) - size_bytes, values, size_bytes);
+      assert_int_equal(
+          compressor_decode(compressor, (uint8_t *)(values + ELEMS) - size_bytes, ELEMS, sent, &err), 0);
+      for (uint32_t i = 0; i < ELEMS; i++)
+        assert_true((double)sent[i] + (double)residual[i] == (double)sums[i]);
+    }
+    for (uint32_t i = 0; i < ELEMS; i++)
+      assert_true(fabs((double)residual[i]) < 0.05);
+  }
+}
+
+static void what_overflows_beside_a_residual_is_cut(void **state) {
+  float values[2] = {FLT_MAX, -FLT_MAX}, residual[2] = {FLT_MAX, -FLT_MAX}, sent[2];
+  struct err err;
+  (void)state;
+  compressor_encode_with_feedback(find("top4"), KEY, values, residual, 2);
+  assert_int_equal(compressor_decode(find("top4"), values, 2, sent, &err), 0);
+  for (int i = 0; i < 2; i++)
+    assert_true(isfinite(residual[i]) &&
+                (double)sent[i] + (double)residual[i] == (i == 0 ? (double)FLT_MAX : -(double)FLT_MAX));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_is_sent_is_read_as_the_other_side_rounds_it),
       cmocka_unit_test(bf16_rounds_to_the_nearest),
       cmocka_unit_test(int8_errs_by_less_than_a_step_and_not_at_all_on_steps),
       cmocka_unit_test(int8_is_right_on_average),
+      cmocka_unit_test(the_largest_of_each_range_are_sent_as_bf16),
+      cmocka_unit_test(of_equal_values_the_first_is_sent),
+      cmocka_unit_test(places_that_encode_never_makes_are_refused),
+      cmocka_unit_test(what_is_not_sent_is_kept_for_later),
+      cmocka_unit_test(what_overflows_beside_a_residual_is_cut),
       cmocka_unit_test(neighbours_and_sums_draw_apart),
       cmocka_unit_test(the_ends_of_f32_are_sent),
       cmocka_unit_test(other_bytes_are_refused_or_finite),

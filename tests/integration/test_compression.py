@@ -50,21 +50,26 @@ def undisturbed(name):
     return kept(f"compression-{name}", train)
 
 
+def end_through_kills(cluster, run):
+    """Of a run that stands at step 3."""
+    run.wait_step(3)
+    kill(cluster.workers[0])
+    cluster.gate.stop_at(CHECKPOINT + 2)
+    run.wait_step(CHECKPOINT + 2)
+    kill(cluster.servers[1][0])
+    cluster.restart_server(1)
+    joiner = cluster.add_worker()
+    wait_for(lambda: " joined run=" in joiner.output(), "another worker")
+    run.end()
+
+
 def test_workers_and_servers_that_are_killed_change_no_bit():
     for name in ("bf16", "int8", "both"):
         settings = SETTINGS[name]
         with Folder() as folder, Cluster(folder, servers=2, workers=3, is_patient=True, gate=Gate(folder)) as cluster:
             cluster.gate.stop_at(3)
             with Run(folder, cluster, write_spec(folder), *settings, f"checkpoint.every_steps={CHECKPOINT}") as run:
-                run.wait_step(3)
-                kill(cluster.workers[0])
-                cluster.gate.stop_at(CHECKPOINT + 2)
-                run.wait_step(CHECKPOINT + 2)
-                kill(cluster.servers[1][0])
-                cluster.restart_server(1)
-                joiner = cluster.add_worker()
-                wait_for(lambda: " joined run=" in joiner.output(), "another worker")
-                run.end()
+                end_through_kills(cluster, run)
             assert_recovered(run.metrics, undisturbed(name))
 
 
@@ -75,15 +80,7 @@ def test_the_largest_gradients_alone_train_whoever_is_killed():
         spec = folder.small_spec(folder.model("mlp", "--input", "1,28,28", "--hidden", "64", "--classes", "10"), 8, steps, steps)
         cluster.gate.stop_at(3)
         with Run(folder, cluster, spec, *LARGEST, "train.optimizer={name: sgd, lr: 0.3}", f"checkpoint.every_steps={CHECKPOINT}") as run:
-            run.wait_step(3)
-            kill(cluster.workers[0])
-            cluster.gate.stop_at(CHECKPOINT + 2)
-            run.wait_step(CHECKPOINT + 2)
-            kill(cluster.servers[1][0])
-            cluster.restart_server(1)
-            joiner = cluster.add_worker()
-            wait_for(lambda: " joined run=" in joiner.output(), "another worker")
-            run.end()
+            end_through_kills(cluster, run)
         evaluated = [event for event in read_metrics(run.metrics) if event["event"] == "eval"]
     assert evaluated[-1]["step"] == steps and evaluated[-1]["accuracy"] > 0.4, evaluated
 

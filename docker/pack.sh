@@ -75,7 +75,7 @@ copy_libraries "$@"
 
 cp "$root/LICENSE" "$root/README.md" "$to"
 cp -r "$root/examples" "$root/docs" "$to"
-cp "$root/tests/run.py" "$to/tests"
+cp "$root/tests/run.py" "$root/tests/timed.py" "$to/tests"
 cp -r "$root/tests/gpu" "$root/tests/integration" "$root/tests/parity" "$to/tests"
 rm -rf "$to"/examples/*.onnx "$to"/examples/*/ "$to"/tests/integration/test_*.py
 cp "$root/tests/integration/test_parity.py" "$to/tests/integration"

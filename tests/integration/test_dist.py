@@ -94,6 +94,13 @@ def test_whatever_the_gpu_suite_runs_is_there():
         assert os.path.exists(os.path.join(root.home, path)), name
 
 
+def test_the_gpu_suite_runs_from_the_tarball():
+    done = subprocess.run([os.path.join(Root.get().home, "gpu-check"), "chain_test"], capture_output=True, text=True,
+                          check=False, timeout=PATIENCE)
+    assert re.search(r"^\d+ passed, 0 failed, \d+ skipped$", done.stdout, re.M) and done.returncode == 0, \
+        done.stdout + done.stderr
+
+
 def test_every_library_has_its_license_and_cuda_stays_outside():
     root = Root.get()
     libraries = os.listdir(os.path.join(root.home, "lib"))

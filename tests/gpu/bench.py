@@ -84,39 +84,38 @@ def exposed_share(folder, name):
     return 1 - union_us(spans) / whole
 
 
-def ask_peer(names):
-    """What peer_torch.py says, in one process: what the device can do, or None; {(model, mode): seconds a step}."""
-    command = [PEER_PYTHON, os.path.join(ROOT, "tests", "gpu", "peer_torch.py"), str(STEPS)]
-    done = subprocess.run([*command, *(f"{name}={MODELS[name][2]}" for name in names)], capture_output=True, text=True,
-                          check=False)
+def ask_peer(name):
+    """What peer_torch.py says: what the device can do, or None; {mode: seconds a step}."""
+    command = [PEER_PYTHON, os.path.join(ROOT, "tests", "gpu", "peer_torch.py"), str(STEPS), f"{name}={MODELS[name][2]}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode:
-        print(f"  PyTorch is not measured further: {done.stderr.strip().splitlines()[-1:]}")
+        print(f"  PyTorch is not measured: {done.stderr.strip().splitlines()[-1:]}")
     for one in said:
         if "error" in one:
-            print(f"  PyTorch {one['mode']}, {one['model']}: not measured: {one['error']}")
-    return said[0] if said else None, {(one["model"], one["mode"]): one["seconds"] for one in said if "seconds" in one}
+            print(f"  PyTorch {one['mode']}: not measured: {one['error']}")
+    return said[0] if said else None, {one["mode"]: one["seconds"] for one in said if "seconds" in one}
 
 
-def bench(name, limits, theirs, has_timeline):
+def bench(name, has_timeline):
     batch, sample = MODELS[name][2:]
     unit, units = ("tokens", batch * sample) if isinstance(sample, int) else ("samples", batch)
     with Folder() as folder:
         model, spec = make_spec(folder, name, STEPS)
         ours = statistics.median(train(folder, spec)[WARM_UP:])
         cost = json.loads(weir("inspect", model, "--batch", batch, "--json").stdout)
-        print(f"{name}, bf16, batch {batch}: {ours * 1e3:.2f} ms a step, {units / ours:.0f} {unit}/s")
-        for mode in "eager", "compile":
-            seconds = theirs.get((name, mode))
-            if seconds:
-                print(f"  PyTorch {mode}: {seconds * 1e3:.2f} ms, {units / seconds:.0f} {unit}/s; "
-                      f"ratio to it {seconds / ours:.2f}")
+        print(f"{name}, bf16, batch {batch}: {ours * 1e3:.2f} ms a step, {units / ours:.0f} {unit}/s", flush=True)
+        limits, theirs = ask_peer(name)
+        for mode, seconds in theirs.items():
+            print(f"  PyTorch {mode}: {seconds * 1e3:.2f} ms, {units / seconds:.0f} {unit}/s; "
+                  f"ratio to it {seconds / ours:.2f}")
         if has_timeline:
             print(f"  not hidden behind compute: {100 * exposed_share(folder, name):.1f} % of a step")
     if limits:  # backward multiplies twice; an activation (as f32 in inspect's figure) is written and read in bf16
         flops = 3 * 2 * cost["multiply_adds"] / limits["flops"]
         moved = 2 * cost["memory"]["activations_bytes"] / 2 / limits["bytes"]
-        print(f"  floor: {1e3 * flops:.2f} ms of multiply-adds, {1e3 * moved:.2f} ms of activations")
+        print(f"  floor: {1e3 * flops:.2f} ms of multiply-adds, {1e3 * moved:.2f} ms of activations; {limits['device']}: "
+              f"bf16 products {limits['flops'] / 1e12:.0f} TFLOP/s, copies {limits['bytes'] / 1e12:.2f} TB/s")
 
 
 def main():
@@ -125,13 +124,8 @@ def main():
     except Skip as reason:
         print(f"gpu-bench: nothing measured: {reason}")
         return
-    names = [name for name in sys.argv[1:] if name != "--no-timeline"] or list(MODELS)
-    limits, theirs = ask_peer(names)
-    if limits:
-        print(f"{limits['device']}: bf16 products {limits['flops'] / 1e12:.0f} TFLOP/s, "
-              f"copies {limits['bytes'] / 1e12:.2f} TB/s")
-    for name in names:
-        bench(name, limits, theirs, "--no-timeline" not in sys.argv)
+    for name in [name for name in sys.argv[1:] if name != "--no-timeline"] or list(MODELS):
+        bench(name, "--no-timeline" not in sys.argv)
         sys.stdout.flush()
 
 

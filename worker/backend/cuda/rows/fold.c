@@ -58,12 +58,17 @@ void cuda_folding_plan(struct backend_program *program, struct cuda_step *step,
   if (fold->stat_elems)
     fold->by_stat_elems = cuda_divisor_of(fold->stat_elems);
   if (fold->parts > 1)
-    folding->partials =
-        cuda_scratch(program, step, (size_t)(fold->rows.rows * fold->parts) * 2 * sizeof(double));
+    cuda_folding_parts(program, step, folding, fold->parts);
 }
 
-int cuda_folding_enqueue(const struct cuda_folding *folding, const struct cuda_step *step,
-                         cudaStream_t stream, struct err *err) {
+void cuda_folding_parts(struct backend_program *program, struct cuda_step *step, struct cuda_folding *folding,
+                        int64_t parts) {
+  struct cuda_fold *fold = &folding->fold;
+  fold->parts = parts;
+  folding->partials = cuda_scratch(program, step, (size_t)(fold->rows.rows * parts) * 2 * sizeof(double));
+}
+
+struct cuda_fold cuda_folding_operands(const struct cuda_folding *folding, const struct cuda_step *step) {
   struct cuda_fold fold = folding->fold;
   fold.x = cuda_arg_tensor(step, folding->x);
   fold.other = cuda_arg_tensor(step, folding->other);
@@ -77,6 +82,12 @@ int cuda_folding_enqueue(const struct cuda_folding *folding, const struct cuda_s
   fold.masking.bias = cuda_arg_tensor(step, folding->bias).data;
   fold.masking.masked = cuda_arg_tensor(step, folding->masked);
   fold.mask_scale = cuda_arg_tensor(step, folding->scale).data;
+  return fold;
+}
+
+int cuda_folding_enqueue(const struct cuda_folding *folding, const struct cuda_step *step,
+                         cudaStream_t stream, struct err *err) {
+  struct cuda_fold fold = cuda_folding_operands(folding, step);
   cuda_fold_launch(&fold, stream);
   return cuda_check(step->node, cudaGetLastError(), "reduce", err);
 }

@@ -185,14 +185,18 @@ static __global__ void fold_parts_kernel(struct cuda_fold fold, int lanes) {
   }
 }
 
-extern "C" void cuda_fold_launch(const struct cuda_fold *fold, cudaStream_t stream) {
+extern "C" void cuda_fold_parts_launch(const struct cuda_fold *fold, cudaStream_t stream) {
   int lanes = fold->parts < CUDA_WARP ? 1 : fold->parts < 8 * CUDA_WARP ? (int)CUDA_WARP : (int)CUDA_THREADS;
+  CUDA_LAUNCH(fold_parts_kernel, cuda_team_blocks(fold->rows.rows, lanes), CUDA_THREADS, stream, *fold,
+              lanes);
+}
+
+extern "C" void cuda_fold_launch(const struct cuda_fold *fold, cudaStream_t stream) {
   if (fold->groups > 0)
     cuda_fold_columns_launch(fold, stream);
   else
     CUDA_LAUNCH(fold_kernel, cuda_team_blocks(fold->rows.rows * fold->parts, fold->lanes), CUDA_THREADS,
                 stream, *fold);
   if (fold->parts > 1)
-    CUDA_LAUNCH(fold_parts_kernel, cuda_team_blocks(fold->rows.rows, lanes), CUDA_THREADS, stream, *fold,
-                lanes);
+    cuda_fold_parts_launch(fold, stream);
 }

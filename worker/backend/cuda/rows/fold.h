@@ -70,6 +70,8 @@ extern "C" {
 #endif
 
 void cuda_fold_launch(const struct cuda_fold *fold, cudaStream_t stream);
+/* The second stage alone: of the parts of each row, what becomes of the row. */
+void cuda_fold_parts_launch(const struct cuda_fold *fold, cudaStream_t stream);
 /* The first stage of a fold with groups. */
 void cuda_fold_columns_launch(const struct cuda_fold *fold, cudaStream_t stream);
 
@@ -88,6 +90,11 @@ struct cuda_folding {
 
 struct cuda_folding cuda_folding_of(enum cuda_fold_kind kind, enum cuda_fold_finish finish);
 void cuda_folding_plan(struct backend_program *program, struct cuda_step *step, struct cuda_folding *folding);
+/* Instead, where another kernel makes the parts of each row, so many. */
+void cuda_folding_parts(struct backend_program *program, struct cuda_step *step, struct cuda_folding *folding,
+                        int64_t parts);
+/* The fold with the arguments' bytes. */
+struct cuda_fold cuda_folding_operands(const struct cuda_folding *folding, const struct cuda_step *step);
 /* Enqueues it with the arguments' bytes. Errors: those of cuda_check. */
 int cuda_folding_enqueue(const struct cuda_folding *folding, const struct cuda_step *step,
                          cudaStream_t stream, struct err *err);

@@ -4,7 +4,7 @@
 
 #include "model/ops/shared/infer.h"
 #include "worker/backend/cuda/rows/fold.h"
-#include "worker/backend/cuda/rows/row_wise.h"
+#include "worker/backend/cuda/rows/row_norm_wide.h"
 
 /* Rows of n elements each, and where scale and bias have theirs. */
 static bool rows_init(struct cuda_row_step *own, const struct row_norm *norm) {
@@ -61,7 +61,7 @@ static bool prepare_group(struct backend_program *program, const struct node *no
          prepare_norm(program, node, &norm);
 }
 
-/* dscale and dbias, then dx. */
+/* dscale and dbias, and dx. */
 struct grad_step {
   struct cuda_folding folding;
   struct cuda_row_step rows;
@@ -74,6 +74,18 @@ static int enqueue_grad(struct backend_program *program, const struct cuda_step 
   if (cuda_folding_enqueue(&own->folding, step, stream, err))
     return err->code;
   return cuda_row_step_enqueue(&own->rows, step, stream, err);
+}
+
+/* The same by one kernel, which reads x and dY once. */
+static int enqueue_wide_grad(struct backend_program *program, const struct cuda_step *step,
+                             cudaStream_t stream, struct err *err) {
+  const struct grad_step *own = step->details;
+  struct cuda_row_wise rows = cuda_row_step_operands(&own->rows, step);
+  struct cuda_fold fold = cuda_folding_operands(&own->folding, step);
+  (void)program;
+  cuda_row_norm_wide_grad_launch(&rows, fold.partials, stream);
+  cuda_fold_parts_launch(&fold, stream);
+  return cuda_check(step->node, cudaGetLastError(), "differentiate a norm of rows", err);
 }
 
 /* The elements of each channel, as rows; mean and inv_std are those of the rows that are normalised. */
@@ -103,9 +115,14 @@ static bool prepare_grad(struct backend_program *program, const struct node *nod
   own.rows.out = cuda_write(program, step, node->outputs[0], CUDA_ANY_TYPE, CUDA_DENSE);
   own.folding.out[0] = cuda_write_optional(program, step, 1, CUDA_F32, CUDA_DENSE);
   own.folding.out[1] = cuda_write_optional(program, step, 2, CUDA_F32, CUDA_DENSE);
-  cuda_folding_plan(program, step, &own.folding);
+  struct cuda_row_wise rows = cuda_row_step_operands(&own.rows, step);
+  bool is_wide = cuda_row_norm_is_wide(&rows);
+  if (is_wide)
+    cuda_folding_parts(program, step, &own.folding, cuda_row_norm_wide_parts(&rows));
+  else
+    cuda_folding_plan(program, step, &own.folding);
   step->details = arena_copy(cuda_view(program)->memory, &own, sizeof own);
-  step->enqueue = enqueue_grad;
+  step->enqueue = is_wide ? enqueue_wide_grad : enqueue_grad;
   cuda_step_end(program, step);
   return true;
 }

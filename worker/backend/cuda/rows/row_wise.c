@@ -21,8 +21,7 @@ void cuda_row_step_channels(struct cuda_row_step *own, int64_t run, int64_t chan
   own->row_wise.by_channels = cuda_divisor_of(channels);
 }
 
-int cuda_row_step_enqueue(const struct cuda_row_step *own, const struct cuda_step *step, cudaStream_t stream,
-                          struct err *err) {
+struct cuda_row_wise cuda_row_step_operands(const struct cuda_row_step *own, const struct cuda_step *step) {
   struct cuda_row_wise row_wise = own->row_wise;
   row_wise.a = cuda_arg_tensor(step, own->a);
   row_wise.b = cuda_arg_tensor(step, own->b);
@@ -33,6 +32,12 @@ int cuda_row_step_enqueue(const struct cuda_row_step *own, const struct cuda_ste
   row_wise.bias = cuda_arg_tensor(step, own->bias).data;
   row_wise.mean = cuda_arg_tensor(step, own->mean).data;
   row_wise.inv_std = cuda_arg_tensor(step, own->inv_std).data;
+  return row_wise;
+}
+
+int cuda_row_step_enqueue(const struct cuda_row_step *own, const struct cuda_step *step, cudaStream_t stream,
+                          struct err *err) {
+  struct cuda_row_wise row_wise = cuda_row_step_operands(own, step);
   row_wise.lanes = cuda_rows_lanes(&row_wise.rows);
   cuda_row_wise_launch(&row_wise, stream);
   return cuda_check(step->node, cudaGetLastError(), "normalise rows", err);

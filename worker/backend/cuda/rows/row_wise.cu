@@ -4,6 +4,8 @@
    is read again from the caches. Where rows lie side by side, neighbouring threads have neighbouring rows,
    else neighbouring elements of one: either way a warp reads stretches of memory. Sums are in f64. */
 #include "worker/backend/cuda/rows/row_wise.h"
+
+#include "worker/backend/cuda/rows/row_norm_wide.h"
 #include "worker/backend/cuda/rows/rows.cuh"
 
 /* Elements that a thread keeps of one operand, in whole batches: 32 KiB a block. */
@@ -236,5 +238,8 @@ extern "C" void cuda_row_wise_launch(const struct cuda_row_wise *w, cudaStream_t
       softmax_kernel, softmax_kernel, softmax_grad_kernel, softmax_grad_kernel, lp_kernel,
       lp_grad_kernel, norm_kernel,    norm_grad_kernel,    rms_kernel,          rms_grad_kernel};
   void (*kernel)(struct cuda_row_wise) = kernels[w->kind];
-  CUDA_LAUNCH(kernel, cuda_team_blocks(w->rows.rows, w->lanes), CUDA_THREADS, stream, *w);
+  if (w->kind == ROW_NORM && cuda_row_norm_is_wide(w))
+    cuda_row_norm_wide_launch(w, stream);
+  else
+    CUDA_LAUNCH(kernel, cuda_team_blocks(w->rows.rows, w->lanes), CUDA_THREADS, stream, *w);
 }

@@ -53,6 +53,8 @@ struct cuda_row_step {
 struct cuda_row_step cuda_row_step_of(enum cuda_row_wise_kind kind);
 /* Where scale and bias have their elements. */
 void cuda_row_step_channels(struct cuda_row_step *own, int64_t run, int64_t channels);
+/* The kernel's operands, as the step's arguments are now: before memory is planned, without bytes. */
+struct cuda_row_wise cuda_row_step_operands(const struct cuda_row_step *own, const struct cuda_step *step);
 int cuda_row_step_enqueue(const struct cuda_row_step *own, const struct cuda_step *step, cudaStream_t stream,
                           struct err *err);
 /* Ends a step that only launches this. */

@@ -105,10 +105,12 @@ struct backend_run {
      returns. May be NULL. */
   void (*on_value)(void *user, int watch, const float *data);
   /* For backends whose values are not in host memory: says where value `watched[i]` is wanted. Fills pieces
-     that cover the value in order, and returns how many; on_value follows, with data NULL, when their bytes
-     are there. 0: the backend takes memory of its own, which on_value gets. May be NULL. */
+     that cover the value in order, and returns how many; `placed` follows in place of on_value, when their
+     bytes are there. 0: the backend takes memory of its own, which on_value gets. May be NULL. */
   int (*place)(void *user, int watch, struct backend_piece *pieces, int max);
-  /* With place: called when on_value was called for some values and no further one is there. May be NULL. */
+  /* With place. is_finite: no element of the value is Inf or NaN, as the device has found. */
+  void (*placed)(void *user, int watch, bool is_finite);
+  /* With place: called when values were handed over and no further one is there. May be NULL. */
   void (*after_values)(void *user);
   /* Called before the first node that reads initializer `value` (in weights[]); may block until its bytes are
      there. Once an execution, not once a part. May be NULL. */

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/agree/sum.h"
 #include "common/base/memory.h"
 
 struct fake_devices fake_devices;
@@ -148,11 +149,17 @@ static void fake_take_value(void *user, int watch, const float *data) {
   const struct backend_run *run = execution->run;
   struct backend_piece pieces[64];
   int n = run->place ? run->place(run->user, watch, pieces, 64) : 0;
+  bool is_finite = true;
   if (fake_devices.on_value)
     fake_devices.on_value(run, watch, (float *)data);
-  for (int i = 0; i < n; i++)
+  for (int i = 0; i < n; i++) {
     memcpy(fake_reach(pieces[i].to), data + pieces[i].begin, pieces[i].elems * sizeof(float));
-  run->on_value(run->user, watch, n ? NULL : data);
+    is_finite &= sum_is_finite(data + pieces[i].begin, pieces[i].elems);
+  }
+  if (n)
+    run->placed(run->user, watch, is_finite);
+  else
+    run->on_value(run->user, watch, data);
   if (run->after_values && ++execution->n_values % FAKE_VALUES_AT_ONCE == 0)
     run->after_values(run->user);
 }

@@ -134,6 +134,25 @@ void network_init(struct network *f) {
   network_feed(f, &image);
 }
 
+void network_init_wide(struct network *f) {
+  static const int64_t widths[] = {144, 2048, 640, 2048, 640, 2048};
+  struct shape image = {4, {BATCH, 1, 12, 12}};
+  *f = (struct network){.graph = graph_new()};
+  f->graph->opset = 17;
+  f->graph->is_training = true;
+  int x = graph_add_input(f->graph, "images", DTYPE_F32, &image);
+  x = add_node(f, "Flatten", VALUES(x), ATTRS_NONE);
+  for (int layer = 0; layer < 5; layer++) {
+    x = add_gemm(f, x, widths[layer], widths[layer + 1]);
+    f->watched[f->n_watched++] = x;
+    x = add_node(f, "Tanh", VALUES(x), ATTRS_NONE);
+  }
+  add_backward(f, add_gemm(f, x, 2048, CLASSES));
+  network_feed(f, &image);
+  for (int64_t i = 0; i < shape_elems(&image); i++) /* so many weights make much of little */
+    f->images[i] *= 0.01f;
+}
+
 void network_fini(struct network *f) {
   graph_free(f->graph);
 }

@@ -61,6 +61,10 @@ void network_feed(struct network *f, const struct shape *images);
    entropy, backward. */
 void network_init(struct network *f);
 
+/* Weights of several megabytes each, so that a program is cut: flatten, gemm-tanh five times, gemm; what goes
+   into each tanh is watched, too. Smooth, so that what rounding does is in proportion. */
+void network_init_wide(struct network *f);
+
 /* Frees the graph, with all that lies in it. */
 void network_fini(struct network *f);
 

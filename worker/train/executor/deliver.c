@@ -140,14 +140,18 @@ struct overlap overlap_of(const struct model *model, uint32_t b, const struct pa
 }
 
 void executor_gather_piece(struct executor *executor, uint32_t b, int p, const float *piece) {
-  struct overlap overlap =
-      overlap_of(executor->run->loaded.model, b, &executor->run->loaded.model->params[p]);
+  const struct param *param = &executor->run->loaded.model->params[p];
+  struct overlap overlap = overlap_of(executor->run->loaded.model, b, param);
   struct gather *gather = gather_open(executor, b);
   struct err err = ERR_NONE;
-  bool is_finite; /* is asked for when it has come */
+  bool is_finite; /* of sums, of which there are none */
   float *to;
   if (!gather)
     return;
+  if (!sum_is_finite(piece, overlap.elems)) {
+    task_fail(executor->task, param->name);
+    return;
+  }
   to = (float *)gather->buffer->data + overlap.in_block;
   if (block_pool_device(gather->buffer) < 0)
     memcpy(to, piece, overlap.elems * sizeof *to);
@@ -156,7 +160,7 @@ void executor_gather_piece(struct executor *executor, uint32_t b, int p, const f
     task_fail_err(executor->task, &err);
     return;
   }
-  executor_part_come(executor, b, p);
+  executor_part_come(executor, b);
 }
 
 void executor_deliver_gradient(struct executor *executor, int p, const float *grad) {
@@ -198,14 +202,16 @@ int executor_place_gradient(struct executor *executor, int p, struct backend_pie
   return n;
 }
 
-/* Of a large parameter the first blocks in host memory leave while the next are looked at; a device is waited
+/* Of a large parameter the first blocks in host memory leave before the next are taken up; a device is waited
    for once, for all. */
-void executor_deliver_placed(struct executor *executor, int p) {
+void executor_deliver_placed(struct executor *executor, int p, bool is_finite) {
   struct block_range range = executor->run->map.params[p];
   const struct parts *parts = &executor->parts;
+  if (!is_finite)
+    task_fail(executor->task, executor->run->loaded.model->params[p].name);
   for (uint32_t b = range.begin; b < range.end && !executor->task->is_dropped; b++) {
-    executor_part_come(executor, b, p);
-    if (parts->n >= PARTS_AT_ONCE && parts->list[parts->n - 1].is_checked)
+    executor_part_come(executor, b);
+    if (parts->n >= PARTS_AT_ONCE && block_pool_device(parts->list[parts->n - 1].sum) < 0)
       executor_deliver_parts(executor);
   }
 }

@@ -1,6 +1,6 @@
 /* Parts that were put together in buffers, on a device or in host memory, on their way through the reducer:
-   all that have come together are asked for, added and copied together, so that a device is waited for once a
-   round. */
+   all that have come together are added and copied together, so that a device is waited for once a round.
+   What has come is finite; of sums that is asked. */
 
 #include "common/agree/sum.h"
 #include "worker/train/executor/executor.h"
@@ -19,29 +19,14 @@ static size_t part_elems(const struct executor *executor, const struct part *par
   return executor->run->block_elems[part->block];
 }
 
-void executor_part_come(struct executor *executor, uint32_t b, int p) {
-  const struct run *run = executor->run;
+void executor_part_come(struct executor *executor, uint32_t b) {
   struct task *task = executor->task;
-  const struct param *param = &run->loaded.model->params[p];
-  struct overlap overlap = overlap_of(run->loaded.model, b, param);
   struct gather *gather = &task->gathers[b];
   struct parts *parts = &executor->parts;
-  float *there = buffer_floats(gather->buffer) + overlap.in_block;
-  bool is_shared = run->map.block_params[b] > 1, is_here = block_pool_device(gather->buffer) < 0;
-  if (is_here && !sum_is_finite(there, overlap.elems)) {
-    task_fail(task, param->name);
-    return;
-  }
-  if (!is_here && is_shared)
-    look_at(executor, there, NULL, overlap.elems);
-  array_reserve((void **)&parts->params, &parts->params_capacity, parts->n_params, sizeof *parts->params);
-  if (parts->n_params == 0 || parts->params[parts->n_params - 1] != p)
-    parts->params[parts->n_params++] = p;
-  if (++gather->n_come < run->map.block_params[b])
+  if (++gather->n_come < executor->run->map.block_params[b])
     return;
   array_reserve((void **)&parts->list, &parts->capacity, parts->n, sizeof *parts->list);
-  parts->list[parts->n++] =
-      (struct part){.block = b, .node = {task->work.index, 0}, .sum = gather->buffer, .is_checked = is_here};
+  parts->list[parts->n++] = (struct part){.block = b, .node = {task->work.index, 0}, .sum = gather->buffer};
   *gather = (struct gather){0};
 }
 
@@ -49,12 +34,12 @@ void executor_part_come(struct executor *executor, uint32_t b, int p) {
 static void parts_send_alone(struct executor *executor) {
   for (int i = 0; i < executor->parts.n; i++) {
     struct part *part = &executor->parts.list[i];
-    part->is_to_send = part->is_checked;
+    part->is_to_send = true;
     part->item = task_extra_item(executor->task, part->block);
   }
 }
 
-/* Each part takes a sibling that is there, or is placed, once it is known to be finite. */
+/* Each part takes a sibling that is there, or is placed. */
 static void parts_ask(struct executor *executor) {
   struct run *run = executor->run;
   struct task *task = executor->task;
@@ -70,7 +55,7 @@ static void parts_ask(struct executor *executor) {
     struct part *part = &executor->parts.list[i];
     struct reducer_send send;
     part->sibling = reducer_take(reducer, part->block, &part->node);
-    if (part->sibling || !part->is_checked)
+    if (part->sibling)
       continue;
     part->is_to_send = reducer_place(reducer, part->block, part->node, part->sum, &send);
     if (part->is_to_send)
@@ -131,8 +116,7 @@ static int part_add(struct executor *executor, struct part *part, bool *is_finit
   return 0;
 }
 
-/* What the round has to do, enqueued and waited for. Where parameters share a block, what each has of it was
-   to be looked at when it came. */
+/* What the round has to do, enqueued and waited for. */
 static int parts_work(struct executor *executor, bool *is_finite, struct err *err) {
   struct parts *parts = &executor->parts;
   bool has_landings = false;
@@ -143,8 +127,7 @@ static int parts_work(struct executor *executor, bool *is_finite, struct err *er
     else if (part->is_to_send && steps_must_land(executor->run, part->sum)) {
       part->landed = buffer_land(executor, part->block, part->sum, err);
       has_landings = true;
-    } else if (!part->is_checked && executor->run->map.block_params[part->block] == 1)
-      look_at(executor, buffer_floats(part->sum), NULL, part_elems(executor, part));
+    }
   }
   if (parts->n_sums > 0 && !err->code)
     executor->memory->add(executor->stream, parts->sums, parts->n_sums, err);
@@ -172,7 +155,6 @@ static void parts_go_on(struct executor *executor) {
     struct part part = parts->list[i];
     block_pool_give(executor->run->pool, part.block, part.sibling);
     part.sibling = NULL;
-    part.is_checked = true;
     if (part.is_to_send) {
       part.item.buffer = part.landed ? part.landed : part.sum;
       if (part.landed)
@@ -185,69 +167,31 @@ static void parts_go_on(struct executor *executor) {
   executor_send_leaving(executor);
 }
 
-/* Whether these elements of a buffer are finite, wherever it lies. */
-static bool is_buffer_finite(struct executor *executor, const struct buffer *buffer, size_t begin,
-                             size_t elems) {
-  struct device_sum look = {buffer_floats(buffer) + begin, NULL, elems};
+/* Whether a sum is finite, wherever it lies. */
+static bool is_sum_finite(struct executor *executor, const struct part *part) {
+  struct device_sum look = {buffer_floats(part->sum), NULL, part_elems(executor, part)};
   struct err err = ERR_NONE;
   bool is_finite = true;
-  if (block_pool_device(buffer) < 0)
-    return sum_is_finite(look.out, elems);
+  if (block_pool_device(part->sum) < 0)
+    return sum_is_finite(look.out, look.elems);
   if (!executor->memory->add(executor->stream, &look, 1, &err))
     executor_sync(executor, &is_finite, &err);
   return is_finite;
 }
 
-/* Whether what the parameter has of the block is finite. Of a sum it is not known. */
-static bool is_block_finite(struct executor *executor, uint32_t b, const struct param *param) {
-  const struct buffer *buffer = executor->task->gathers[b].buffer;
-  struct overlap overlap = overlap_of(executor->run->loaded.model, b, param);
-  for (int i = 0; i < executor->parts.n; i++)
-    if (executor->parts.list[i].block == b)
-      buffer = executor->parts.list[i].sibling ? NULL : executor->parts.list[i].sum;
-  if (!buffer)
-    return true; /* it was placed, and so was finite */
-  return is_buffer_finite(executor, buffer, overlap.in_block, overlap.elems);
-}
-
-/* The first of the parameters whose gradient is not finite; NULL if there is none. */
-static const struct param *find_not_finite(struct executor *executor) {
-  const struct run *run = executor->run;
-  const struct parts *parts = &executor->parts;
-  for (int i = 0; i < parts->n_params; i++) {
-    int p = parts->params[i];
-    for (uint32_t b = run->map.params[p].begin; b < run->map.params[p].end; b++)
-      if (!is_block_finite(executor, b, &run->loaded.model->params[p]))
-        return &run->loaded.model->params[p];
-  }
-  return NULL;
-}
-
-/* Lets go of the sums that were made now and are not finite. The gradient that was added last may itself be
-   what is not: it was not looked at alone, which the extra task makes up for. True: there was one. */
-static bool parts_lose(struct executor *executor) {
+/* Lets go of the sums that were made now and are not finite. */
+static void parts_lose(struct executor *executor) {
   struct parts *parts = &executor->parts;
-  bool has_lost = false;
   int n = 0;
   for (int i = 0; i < parts->n; i++) {
     struct part *part = &parts->list[i];
-    bool overflows = part->sibling && !is_buffer_finite(executor, part->sum, 0, part_elems(executor, part));
-    has_lost |= overflows;
+    bool overflows = part->sibling && !is_sum_finite(executor, part);
     if (overflows && task_lose_sum(executor->task, part->block, part->node))
       part_release(executor, part);
     else
       parts->list[n++] = *part;
   }
   parts->n = n;
-  return has_lost;
-}
-
-/* Something is not finite. False: it is a gradient, whose parameter is named, and the task is dropped. */
-static bool parts_judge(struct executor *executor) {
-  const struct param *param = find_not_finite(executor);
-  if (param || !parts_lose(executor))
-    task_fail(executor->task, param ? param->name : "a gradient");
-  return !executor->task->is_dropped;
 }
 
 void executor_deliver_parts(struct executor *executor) {
@@ -255,20 +199,22 @@ void executor_deliver_parts(struct executor *executor) {
   struct task *task = executor->task;
   struct err err = ERR_NONE;
   bool is_finite = true;
-  while ((parts->n > 0 || parts->n_sums > 0) && !task->is_dropped) {
-    if (parts->n > 0 && executor_wait_current(executor))
+  while (parts->n > 0 && !task->is_dropped) {
+    if (executor_wait_current(executor))
       parts_ask(executor);
     if (task->is_dropped)
       break;
     is_finite = true;
     if (parts_work(executor, &is_finite, &err))
       task_fail_err(task, &err);
-    else if (is_finite || parts_judge(executor))
+    else if (!is_finite)
+      parts_lose(executor);
+    if (!task->is_dropped)
       parts_go_on(executor);
   }
   for (int i = 0; i < parts->n; i++)
     part_release(executor, &parts->list[i]);
-  parts->n = parts->n_sums = parts->n_params = 0;
+  parts->n = parts->n_sums = 0;
 }
 
 bool executor_land_locked(struct executor *executor) {

@@ -55,7 +55,6 @@ void executors_join(struct run *run) {
       task_free(executor->inner);
     free(executor->parts.list);
     free(executor->parts.sums);
-    free(executor->parts.params);
   }
   for (int t = 0; t < run->n_teams; t++)
     team_fini(&run->teams[t]);

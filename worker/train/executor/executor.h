@@ -36,7 +36,6 @@ struct part {
   struct buffer *sum;     /* NULL: the reducer holds it */
   struct buffer *sibling; /* to be added to it; NULL */
   struct buffer *landed;  /* a copy in host memory, to be sent; NULL */
-  bool is_checked;        /* what it began with is finite */
   bool is_to_send;
   struct transfer_item item;
 };
@@ -44,9 +43,8 @@ struct part {
 /* Parts that have come in this execution and were not yet handed over; none between executions. */
 struct parts {
   struct part *list;
-  struct device_sum *sums; /* to be added or looked at next */
-  int *params;             /* whose gradients they have */
-  int n, n_sums, n_params, capacity, sums_capacity, params_capacity;
+  struct device_sum *sums; /* to be added next */
+  int n, n_sums, capacity, sums_capacity;
 };
 
 /* Only its own thread touches it, but for `thread` and for what is under the run's lock. */
@@ -177,12 +175,12 @@ void executor_deliver_block(struct executor *executor, uint32_t block, const flo
 /* Where the bytes of a parameter's gradient are wanted, for backend_run.place. Once they are there,
    executor_deliver_placed; after the last of those that came together, executor_deliver_parts. */
 int executor_place_gradient(struct executor *executor, int param, struct backend_piece *pieces, int max);
-void executor_deliver_placed(struct executor *executor, int param);
+void executor_deliver_placed(struct executor *executor, int param, bool is_finite);
 /* A parameter's share of a block that it does not have alone (f32[elems of both]), by whichever way it came.
  */
 void executor_gather_piece(struct executor *executor, uint32_t block, int param, const float *piece);
-/* The parameter's share has been copied into the block's gather buffer. */
-void executor_part_come(struct executor *executor, uint32_t block, int param);
+/* A parameter's share, which is finite, has been copied into the block's gather buffer. */
+void executor_part_come(struct executor *executor, uint32_t block);
 /* Sends the part with those that leave at the same time; executor_send_leaving sends what is left of them. */
 void executor_leave(struct executor *executor, const struct transfer_item *item);
 void executor_send_leaving(struct executor *executor);

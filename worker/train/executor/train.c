@@ -43,15 +43,21 @@ static void on_train_value(void *user, int watch, const float *data) {
     if (task->probe) {
       if (tap->kind == TAP_GRADIENT)
         sha256_hex(data, model->params[tap->index].elems * sizeof(float), task->probe->gradients[tap->index]);
-    } else if (!data)
-      executor_deliver_placed(executor, tap->index);
-    else if (tap->kind == TAP_GRADIENT)
+    } else if (tap->kind == TAP_GRADIENT)
       executor_deliver_gradient(executor, tap->index, data);
     else if (tap->kind == TAP_STATISTIC)
       on_statistic(task, tap->index, data);
     else
       on_metric(task, tap->index, data);
   }
+}
+
+static void on_train_placed(void *user, int watch, bool is_finite) {
+  struct executor *executor = user;
+  if (executor->task->is_dropped)
+    return;
+  executor->task->n_left--;
+  executor_deliver_placed(executor, executor->taps[executor->taps_of[watch]].index, is_finite);
 }
 
 static void on_train_values(void *user) {
@@ -210,6 +216,7 @@ void executor_train(struct executor *executor) {
                                         .weights_version = executor_weights_version(executor),
                                         .context = {executor->run->loaded.plan.seed, work->step, work->index},
                                         .place = on_train_place,
+                                        .placed = on_train_placed,
                                         .after_values = on_train_values,
                                         .before_weight = executor_before_train_weight};
   struct err err = ERR_NONE;

@@ -20,28 +20,6 @@
 
 static const char device[] = "cuda";
 
-/* Weights of several megabytes each, so that the program is cut: flatten, gemm-tanh five times, gemm; what
-   goes into each tanh is watched, too: nothing may be written over it.
-   Smooth, so that what rounding does is in proportion. */
-static void fixture_init_wide(struct network *f) {
-  static const int64_t widths[] = {144, 2048, 640, 2048, 640, 2048};
-  struct shape image = {4, {BATCH, 1, 12, 12}};
-  *f = (struct network){.graph = graph_new()};
-  f->graph->opset = 17;
-  f->graph->is_training = true;
-  int x = graph_add_input(f->graph, "images", DTYPE_F32, &image);
-  x = add_node(f, "Flatten", VALUES(x), ATTRS_NONE);
-  for (int layer = 0; layer < 5; layer++) {
-    x = add_gemm(f, x, widths[layer], widths[layer + 1]);
-    f->watched[f->n_watched++] = x;
-    x = add_node(f, "Tanh", VALUES(x), ATTRS_NONE);
-  }
-  add_backward(f, add_gemm(f, x, 2048, CLASSES));
-  network_feed(f, &image);
-  for (int64_t i = 0; i < shape_elems(&image); i++) /* so many weights make much of little */
-    f->images[i] *= 0.01f;
-}
-
 static void check_against_ref(const struct network *f, const struct backend_options *options,
                               double tolerance) {
   struct backend_program *program = network_prepare_with(device, f, options);
@@ -73,7 +51,7 @@ static void loss_and_gradients_agree_with_ref(void **state) {
 static void a_program_in_several_segments_agrees_with_ref_in_each_precision(void **state) {
   struct network f;
   (void)state;
-  fixture_init_wide(&f);
+  network_init_wide(&f);
   check_against_ref(&f, NULL, 1e-4);
   check_against_ref(&f, &(struct backend_options){.precision = PRECISION_TF32}, 0.01);
   check_against_ref(&f, &(struct backend_options){.precision = PRECISION_BF16}, 0.05);
@@ -128,7 +106,7 @@ static void weights_may_come_layer_by_layer(void **state) {
   struct late late = {.network = &f};
   struct err err = ERR_NONE;
   (void)state;
-  fixture_init_wide(&f);
+  network_init_wide(&f);
   network_run_once(device, &f, &expected);
   answer_init(&late.answer, &f);
   const float **weights = mem_new((size_t)f.graph->n_values * sizeof *weights);
@@ -199,7 +177,7 @@ static void every_watched_value_is_delivered_once_in_node_order(void **state) {
   struct answer a;
   int before = -1;
   (void)state;
-  fixture_init_wide(&f);
+  network_init_wide(&f);
   network_run_once(device, &f, &a);
   assert_int_equal(a.n, f.n_watched);
   for (int i = 0; i < a.n; i++) {
@@ -208,71 +186,6 @@ static void every_watched_value_is_delivered_once_in_node_order(void **state) {
     before = producer;
   }
   answer_fini(&a);
-  network_fini(&f);
-}
-
-/* Every other value is placed, in two pieces that do not touch. */
-struct placing {
-  struct answer answer;
-  float *odd[WATCHED_MAX];
-  int n_placed;
-};
-
-static bool is_placed(int watch) {
-  return watch % 2 == 1;
-}
-
-static int place_odd(void *user, int watch, struct backend_piece *pieces, int max) {
-  struct placing *placing = user;
-  size_t elems = watched_bytes(placing->answer.network, watch) / sizeof(float), half = elems / 2;
-  if (!is_placed(watch))
-    return 0;
-  assert_true(max >= 2);
-  pieces[0] = (struct backend_piece){placing->odd[watch], 0, half};
-  pieces[1] = (struct backend_piece){placing->odd[watch] + half + 1, half, elems - half};
-  return 2;
-}
-
-static void take_odd(void *user, int watch, const float *data) {
-  struct placing *placing = user;
-  const struct network *f = placing->answer.network;
-  size_t elems = watched_bytes(f, watch) / sizeof(float), half = elems / 2;
-  float *value = placing->answer.values[watch];
-  assert_int_equal(data == NULL, is_placed(watch));
-  if (data) {
-    memcpy(value, data, elems * sizeof *data);
-    return;
-  }
-  memcpy(value, placing->odd[watch], half * sizeof *value);
-  memcpy(value + half, placing->odd[watch] + half + 1, (elems - half) * sizeof *value);
-  memset(placing->odd[watch], 0, (elems + 1) * sizeof *value);
-  placing->n_placed++;
-}
-
-static void values_are_copied_to_where_they_are_wanted(void **state) {
-  struct network f;
-  struct answer expected;
-  struct placing placing = {.n_placed = 0};
-  struct err err = ERR_NONE;
-  (void)state;
-  fixture_init_wide(&f);
-  network_run_once(device, &f, &expected);
-  answer_init(&placing.answer, &f);
-  for (int w = 0; w < f.n_watched; w++)
-    placing.odd[w] = mem_new(watched_bytes(&f, w) + sizeof(float));
-  struct backend_program *program = network_prepare(device, &f);
-  struct backend_run execution = {
-      .inputs = f.inputs, .on_value = take_odd, .place = place_odd, .user = &placing};
-  for (int i = 0; i < 3; i++) {
-    assert_int_equal(backend_of(device)->run(program, &execution, &err), ERR_OK);
-    assert_true(answer_is_same(&expected, &placing.answer));
-  }
-  assert_int_equal(placing.n_placed, 3 * (f.n_watched / 2));
-  backend_of(device)->release(program);
-  for (int w = 0; w < f.n_watched; w++)
-    free(placing.odd[w]);
-  answer_fini(&placing.answer);
-  answer_fini(&expected);
   network_fini(&f);
 }
 
@@ -286,7 +199,7 @@ static void a_cancelled_run_ends_early_and_the_next_is_whole(void **state) {
   struct err err = ERR_NONE;
   int asked = 0;
   (void)state;
-  fixture_init_wide(&f);
+  network_init_wide(&f);
   struct backend_program *program = network_prepare(device, &f);
   struct backend_run execution = {.inputs = f.inputs, .is_cancelled = cancel_at_third, .user = &asked};
   assert_int_equal(backend_of(device)->run(program, &execution, &err), ERR_CANCELLED);
@@ -397,7 +310,7 @@ static void run_thrice(struct err *err) {
   struct backend_program *program = NULL;
   struct backend_request request;
   const struct backend_def *backend;
-  fixture_init_wide(&f);
+  network_init_wide(&f);
   request = (struct backend_request){.graph = f.graph, .watched = f.watched, .n_watched = f.n_watched};
   answer_init(&a, &f);
   backend = plugin_backend(device, err);
@@ -465,7 +378,6 @@ int main(void) {
       cmocka_unit_test(weights_may_come_layer_by_layer),
       cmocka_unit_test(weights_are_read_again_only_with_a_new_version),
       cmocka_unit_test(every_watched_value_is_delivered_once_in_node_order),
-      cmocka_unit_test(values_are_copied_to_where_they_are_wanted),
       cmocka_unit_test(a_cancelled_run_ends_early_and_the_next_is_whole),
       cmocka_unit_test(a_label_out_of_range_is_refused_as_ref_does),
       cmocka_unit_test(programs_on_two_devices_run_side_by_side),

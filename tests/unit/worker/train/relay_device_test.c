@@ -93,6 +93,11 @@ static void on_value(void *user, int watch, const float *data) {
   run->on_value(run->user, watch, data);
 }
 
+static void placed(void *user, int watch, bool is_finite) {
+  const struct backend_run *run = ((struct reading *)user)->run;
+  run->placed(run->user, watch, is_finite);
+}
+
 static int place(void *user, int watch, struct backend_piece *pieces, int max) {
   const struct backend_run *run = ((struct reading *)user)->run;
   return run->place ? run->place(run->user, watch, pieces, max) : 0;
@@ -118,6 +123,7 @@ static int backend_run(struct backend_program *program, const struct backend_run
     looked_at.is_cancelled = is_cancelled;
     looked_at.on_value = on_value;
     looked_at.place = place;
+    looked_at.placed = placed;
     looked_at.after_values = after_values;
     looked_at.user = &reading;
   }

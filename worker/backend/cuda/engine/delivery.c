@@ -2,6 +2,7 @@
    pinned memory of ours. */
 #include "common/base/clock.h"
 #include "worker/backend/cuda/engine/program.h"
+#include "worker/backend/cuda/engine/sums.h"
 
 enum { LOOK_NS = 50000 };
 
@@ -23,8 +24,27 @@ static int delivery_land(struct backend_program *program, const struct cuda_step
   return copy_down(program, *landing, step->args[0].tensor.data, buffer->size_bytes, err);
 }
 
+static int looks_launch(struct backend_program *program, struct cuda_sums *looks, struct err *err) {
+  if (looks->n > 0)
+    cuda_sums_launch(looks, program->down);
+  looks->n = 0;
+  return cuda_check(NULL, cudaGetLastError(), "look at a result", err);
+}
+
+/* Whether a value that is placed is finite is for the device to find out, which has it at hand. */
+static int look_later(struct backend_program *program, const struct cuda_step *step, struct cuda_sums *looks,
+                      struct err *err) {
+  const struct cuda_tensor *tensor = &step->args[0].tensor;
+  if (looks->n == CUDA_SUMS_MAX && looks_launch(program, looks, err))
+    return err->code;
+  if (tensor->elems > 0)
+    looks->ranges[looks->n++] = (struct cuda_sum){
+        .out = tensor->data, .elems = tensor->elems, .not_finite = &program->not_finite[step->watch]};
+  return ERR_OK;
+}
+
 static int delivery_start(struct backend_program *program, struct cuda_step *step,
-                          const struct backend_run *run, struct err *err) {
+                          const struct backend_run *run, struct cuda_sums *looks, struct err *err) {
   const struct cuda_tensor *tensor = &step->args[0].tensor;
   int n = 0;
   if (run->place && tensor->type == CUDA_F32)
@@ -38,12 +58,13 @@ static int delivery_start(struct backend_program *program, struct cuda_step *ste
                   piece->elems * sizeof(float), err))
       return err->code;
   }
-  return ERR_OK;
+  return look_later(program, step, looks, err);
 }
 
 int cuda_delivery_start(struct backend_program *program, struct cuda_segment *segment,
                         const struct backend_run *run, struct err *err) {
   struct cuda_fault *fault = &program->pinned->faults[segment - program->segments];
+  struct cuda_sums looks = {.n = 0};
   if (segment->n_deliveries == 0 || !run->on_value)
     return ERR_OK;
   if (cuda_check(NULL, cudaEventRecord(segment->computed, program->compute), "record an event", err) ||
@@ -53,8 +74,11 @@ int cuda_delivery_start(struct backend_program *program, struct cuda_segment *se
   if (copy_down(program, fault, &program->words->fault, sizeof *fault, err))
     return err->code;
   for (int s = segment->begin; s < segment->end; s++)
-    if (program->steps[s]->kind == CUDA_STEP_DELIVERY && delivery_start(program, program->steps[s], run, err))
+    if (program->steps[s]->kind == CUDA_STEP_DELIVERY &&
+        delivery_start(program, program->steps[s], run, &looks, err))
       return err->code;
+  if (looks_launch(program, &looks, err))
+    return err->code;
   cuda_timeline_mark(program, segment, CUDA_MARK_DOWN + 1);
   return cuda_check(NULL, cudaEventRecord(segment->copied, program->down), "record an event", err);
 }
@@ -95,8 +119,10 @@ int cuda_delivery_finish(struct backend_program *program, struct cuda_segment *s
     return err->code;
   for (int s = segment->begin; s < segment->end; s++) {
     const struct cuda_step *step = program->steps[s];
-    if (step->kind == CUDA_STEP_DELIVERY)
-      run->on_value(run->user, step->watch, step->is_placed ? NULL : program->landings[step->watch]);
+    if (step->kind == CUDA_STEP_DELIVERY && step->is_placed)
+      run->placed(run->user, step->watch, !program->not_finite[step->watch]);
+    else if (step->kind == CUDA_STEP_DELIVERY)
+      run->on_value(run->user, step->watch, program->landings[step->watch]);
   }
   if (run->after_values)
     run->after_values(run->user);

@@ -88,7 +88,6 @@ static int stream_copy(struct device_stream *s, void *to, const void *from, size
 static int sums_launch(struct device_stream *s, struct err *err) {
   if (s->sums.n == 0)
     return ERR_OK;
-  s->sums.not_finite = s->not_finite;
   cuda_sums_launch(&s->sums, s->stream);
   s->sums.n = 0;
   s->scratch_used = 0;
@@ -108,7 +107,8 @@ static bool is_here(const struct device_stream *s, const void *bytes) {
 static int sums_add(struct device_stream *s, float *out, const float *in, size_t elems, struct err *err) {
   if (s->sums.n == CUDA_SUMS_MAX && sums_launch(s, err))
     return err->code;
-  s->sums.ranges[s->sums.n++] = (struct cuda_sum){.out = out, .in = in, .elems = (int64_t)elems};
+  s->sums.ranges[s->sums.n++] =
+      (struct cuda_sum){.out = out, .in = in, .elems = (int64_t)elems, .not_finite = s->not_finite};
   return ERR_OK;
 }
 

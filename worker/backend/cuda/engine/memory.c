@@ -125,6 +125,7 @@ void cuda_memory_bytes(const struct backend_program *program, struct backend_byt
 int cuda_memory_open(struct backend_program *program, struct err *err) {
   size_t pinned_bytes =
       sizeof *program->pinned + ((size_t)program->n_segments + 1) * sizeof program->pinned->faults[0];
+  size_t flags_bytes = ((size_t)program->n_watched + 1) * sizeof *program->not_finite;
   if (block_allocate(program, err))
     return err->code;
   for (int s = 0; s < program->n_steps; s++)
@@ -132,6 +133,8 @@ int cuda_memory_open(struct backend_program *program, struct err *err) {
   for (int c = 0; c < program->n_conversions; c++)
     cuda_step_bind(program, program->conversions[c].step, 0);
   cuda_check(NULL, cudaMallocHost((void **)&program->pinned, pinned_bytes), "pin memory", err);
+  if (!err->code)
+    cuda_check(NULL, cudaMallocHost((void **)&program->not_finite, flags_bytes), "pin memory", err);
   if (!err->code && program->staging_bytes > 0)
     cuda_check(NULL, cudaMallocHost(&program->staging, program->staging_bytes), "pin memory", err);
   if (!err->code)
@@ -144,6 +147,7 @@ void cuda_memory_close(struct backend_program *program) {
     cudaFreeHost(program->landings[w]);
   cuda_messages_close(program);
   cudaFreeHost(program->staging);
+  cudaFreeHost(program->not_finite);
   cudaFreeHost(program->pinned);
   cudaFree(program->block);
 }

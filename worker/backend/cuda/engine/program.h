@@ -128,6 +128,7 @@ struct backend_program {
   struct memory_span *spans; /* [n_spans] of the block */
   int *owners, n_spans;      /* [n_spans] whose bytes they are: a root; -1: all weights */
   struct cuda_pinned *pinned;
+  int *not_finite;                /* [n_watched] pinned: what the device found of values that it placed */
   void **landings;                /* [n_watched] pinned: of values that are not placed; NULL: none yet */
   struct backend_piece *pieces;   /* [CUDA_PIECES_MAX] */
   void *staging;                  /* pinned: tensors of a host step */

@@ -1,11 +1,17 @@
 /* One execution, or a part of one: segment after segment is enqueued while the copies of those before go on.
  */
+#include <string.h>
+
 #include "worker/backend/cuda/engine/program.h"
 
 /* The segments of what runs. */
 struct range {
   int begin, end;
 };
+
+/* What is enqueued at least before values that have come are handed over, which takes about as long as a
+   segment: the device goes on meanwhile. */
+enum { SEGMENTS_AHEAD = 4 };
 
 /* How far it is: the first segment whose values were not handed over, the first that is not enqueued, the
    end. */
@@ -46,16 +52,31 @@ static int await_copies(struct backend_program *program, int at, const struct ba
   return await_copy(program, at - CUDA_SEGMENTS_BEHIND - 1, run, err);
 }
 
-/* Hands over what has come, in order. Waits for all when all are enqueued. */
+/* Whether the last segments that were enqueued are still to be computed. */
+static bool is_far_ahead(const struct backend_program *program, const struct progress *progress) {
+  int at = progress->enqueued - SEGMENTS_AHEAD;
+  if (at < progress->next || program->segments[at].n_deliveries == 0)
+    return false;
+  if (cudaEventQuery(program->segments[at].computed) != cudaErrorNotReady)
+    return false;
+  cudaGetLastError(); /* no error, but noted as one */
+  return true;
+}
+
+/* Hands over what has come, in order: of one segment, of more while the device has work, and when all are
+   enqueued waits for the others. */
 static int run_deliver(struct backend_program *program, const struct backend_run *run,
                        struct progress *progress, struct err *err) {
-  for (; progress->next < progress->enqueued; progress->next++) {
+  bool is_all = progress->enqueued == progress->end, is_due = true;
+  while (progress->next < progress->enqueued && is_due) {
     struct cuda_segment *segment = &program->segments[progress->next];
-    cudaError_t status = cuda_delivery_status(segment, run, progress->enqueued == progress->end);
+    cudaError_t status = cuda_delivery_status(segment, run, is_all);
     if (status == cudaErrorNotReady)
       return ERR_OK;
     if (cuda_check(NULL, status, "finish its work", err) || cuda_delivery_finish(program, segment, run, err))
       return err->code;
+    progress->next++;
+    is_due = is_all || segment->n_deliveries == 0 || is_far_ahead(program, progress);
   }
   return ERR_OK;
 }
@@ -117,6 +138,7 @@ static int part_run(struct backend_program *program, const struct range *range, 
   if (backend_thread_init(err) || cuda_device_use(program->view.options.device, err))
     return err->code;
   cuda_timeline_begin(program);
+  memset(program->not_finite, 0, (size_t)program->n_watched * sizeof *program->not_finite);
   if (cuda_upload_begin(program, range->begin, run, err) ||
       (run->part == BACKEND_BACKWARD && cuda_upload_resumed(program, run, err)) ||
       segments_run(program, range, run, err) || cuda_compute_finish(program, err))

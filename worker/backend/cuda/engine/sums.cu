@@ -33,15 +33,13 @@ static __device__ bool sum_tile(const struct cuda_sum *sum, int64_t tile) {
 }
 
 static __global__ void sums_kernel(struct cuda_sums sums, int64_t tiles) {
-  bool is_bad = false;
   int r = 0;
   for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     while (tile >= sums.ranges[r].end)
       r++;
-    is_bad |= sum_tile(&sums.ranges[r], tile - (r > 0 ? sums.ranges[r - 1].end : 0));
+    if (sum_tile(&sums.ranges[r], tile - (r > 0 ? sums.ranges[r - 1].end : 0)))
+      *sums.ranges[r].not_finite = 1; /* whoever else writes it writes the same */
   }
-  if (is_bad)
-    atomicOr(sums.not_finite, 1);
 }
 
 void cuda_sums_launch(struct cuda_sums *sums, cudaStream_t stream) {

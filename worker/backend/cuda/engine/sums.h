@@ -14,13 +14,14 @@ struct cuda_sum {
   float *out;
   const float *in;
   int64_t elems;
-  int64_t end; /* of its tiles, among those of all: filled by the launcher */
+  int64_t end;     /* of its tiles, among those of all: filled by the launcher */
+  int *not_finite; /* set to 1 where an element of out is Inf or NaN, else left alone; device memory, or
+                      pinned */
 };
 
 struct cuda_sums {
   struct cuda_sum ranges[CUDA_SUMS_MAX];
   int n;
-  int *not_finite; /* device memory: set where an element of out is Inf or NaN, else left alone */
 };
 
 #ifdef __cplusplus

@@ -14,8 +14,7 @@
 #include "server/parameters/load/run_loader.h"
 #include "server/parameters/watcher.h"
 
-/* ANSWER_MS: a coordinator that has said nothing for so long to who asks to leave knows no other server. */
-enum { TELLER_PAUSE_MS = 20, ANSWER_MS = 3000 };
+enum { TELLER_PAUSE_MS = 20 };
 
 struct link {
   struct link_options options;
@@ -34,7 +33,7 @@ struct link {
   bool is_behind;   /* a report waits, or may */
   bool is_draining; /* we are to be given no blocks */
   bool is_leaving;  /* we have asked for that */
-  uint64_t asked_ns;
+  bool is_refused;  /* and nobody can take our blocks */
   bool is_stopping;
 };
 
@@ -92,7 +91,6 @@ void link_ask_to_leave(struct link *link) {
   pthread_mutex_lock(&link->lock);
   log_event(LOG_INFO, "parameters", "asks_to_leave", "id=%s", link->id ? link->id : "");
   link->is_leaving = true;
-  link->asked_ns = clock_now_ns();
   if (link->is_member)
     member_send(link->member, &message);
   pthread_mutex_unlock(&link->lock);
@@ -101,14 +99,12 @@ void link_ask_to_leave(struct link *link) {
 bool link_may_leave(struct link *link) {
   struct hosted_run **runs;
   int n = run_table_list(link->options.runs, &runs);
-  uint64_t waited_ns;
   bool is_refused;
   for (int i = 0; i < n; i++)
     hosted_run_put(runs[i]);
   free(runs);
   pthread_mutex_lock(&link->lock);
-  waited_ns = clock_now_ns() - link->asked_ns;
-  is_refused = link->is_member && !link->is_draining && waited_ns > ANSWER_MS * UINT64_C(1000000);
+  is_refused = link->is_refused;
   pthread_mutex_unlock(&link->lock);
   return n == 0 || is_refused;
 }
@@ -441,6 +437,13 @@ static void link_obey_drain(struct link *link) {
   pthread_mutex_unlock(&link->lock);
 }
 
+static void link_obey_stay(struct link *link) {
+  log_event(LOG_INFO, "parameters", "stay", "id=%s", link->id);
+  pthread_mutex_lock(&link->lock);
+  link->is_refused = true;
+  pthread_mutex_unlock(&link->lock);
+}
+
 static void link_obey_trace(struct link *link, const Weir__Trace *order) {
   struct member *member;
   pthread_mutex_lock(&link->lock);
@@ -468,6 +471,9 @@ static void link_on_order(void *user, const Weir__Order *order) {
     break;
   case WEIR__ORDER__BODY_DRAIN:
     link_obey_drain(link);
+    break;
+  case WEIR__ORDER__BODY_STAY:
+    link_obey_stay(link);
     break;
   case WEIR__ORDER__BODY_TRACE:
     link_obey_trace(link, order->trace);

@@ -205,10 +205,16 @@ def test_pods_are_drained_and_replaced_and_the_run_ends_in_the_same_bits():
         for name, pod in made.items():
             wait_for(pod.is_alive, f"{name} to pass its probe")
         run = weir("submit", spec, "checkpoint.every_steps=10", *at).stdout.strip()
+
+        def servers():
+            done = subprocess.run([program("weir"), "servers", "--json", *at], capture_output=True, text=True, check=False)
+            return {row["address"] for row in json.loads(done.stdout)} if done.returncode == 0 else set()
         for step, name in enumerate(("worker-0", "coordinator-0", "server-1", "worker-1", "coordinator-1", "server-0"), 1):
             wait_for(lambda step=step: status()["step"] >= 5 * step, f"step {5 * step}")
             for pod in made.values():
                 pod.keep()
+            if name.startswith("server-"):  # its blocks go to the other one, where the coordinator knows that
+                wait_for(lambda: len(servers()) == 2, "both servers to have joined the coordinator that leads")
             made[name].end()
             if name.startswith("server-"):  # then they begin no step behind the version at which its blocks leave
                 leaves = made[name]

@@ -273,10 +273,11 @@ static void member_drain(struct coordinator *coordinator, const char *id) {
   }
 }
 
-/* Without an answer it knows that there is no other one. */
 static void server_leaving(struct coordinator *coordinator, struct member *server) {
-  if (!coordinator_has_other_server(coordinator, server->id))
+  if (!coordinator_has_other_server(coordinator, server->id)) {
+    coordinator_order_stay(coordinator, server);
     return;
+  }
   coordinator_server_drain(server);
   coordinator_order_drain(coordinator, server);
 }

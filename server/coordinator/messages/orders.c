@@ -72,6 +72,12 @@ void coordinator_order_drain(struct coordinator *coordinator, const struct membe
   weir__drain__init(order->drain);
 }
 
+void coordinator_order_stay(struct coordinator *coordinator, const struct member *server) {
+  Weir__Order *order = order_new(coordinator, server, WEIR__ORDER__BODY_STAY);
+  order->stay = arena_new(&coordinator->actions->arena, sizeof *order->stay);
+  weir__stay__init(order->stay);
+}
+
 /* Of the run, in its present incarnation. */
 static struct ticket_owner ticket_owner_of(const struct run *run, const struct member *member) {
   bool is_worker = member->role == WEIR__ROLE__WORKER;

@@ -129,6 +129,9 @@ static void take_order(struct core_fixture *f, uint64_t member, const Weir__Orde
   case WEIR__ORDER__BODY_DRAIN:
     told->drains++;
     break;
+  case WEIR__ORDER__BODY_STAY:
+    told->stays++;
+    break;
   case WEIR__ORDER__BODY_REISSUE:
     told_reissue(told, order->reissue);
     break;

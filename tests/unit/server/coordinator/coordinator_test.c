@@ -280,6 +280,17 @@ static void a_drained_worker_hands_over_then_unloads(void **state) {
   assert_string_equal(f->told[W2].load, ""); /* never asked again */
 }
 
+static void a_server_that_asks_to_leave_is_told_whether_another_takes_its_blocks(void **state) {
+  struct core_fixture *f = *state;
+  core_run_begin(f, 3);
+  member_drains(f, S2);
+  assert_int_equal(f->told[S2].drains, 1);
+  assert_int_equal(f->told[S2].stays, 0);
+  member_drains(f, S1); /* the other one is not for long */
+  assert_int_equal(f->told[S1].drains, 0);
+  assert_int_equal(f->told[S1].stays, 1);
+}
+
 static void a_run_without_workers_waits_and_goes_on(void **state) {
   struct core_fixture *f = *state;
   core_run_begin(f, 3);
@@ -425,6 +436,7 @@ int main(void) {
       TEST(a_coordinator_that_was_frozen_blames_nobody_for_its_own_absence),
       TEST(a_joiner_loads_and_gets_work),
       TEST(a_drained_worker_hands_over_then_unloads),
+      TEST(a_server_that_asks_to_leave_is_told_whether_another_takes_its_blocks),
       TEST(a_run_without_workers_waits_and_goes_on),
       TEST(a_cancelled_run_lets_everyone_go),
       TEST(a_runs_end_is_told_once_the_store_has_it),

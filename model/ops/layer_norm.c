@@ -80,6 +80,8 @@ static const struct op_case layer_norm_cases[] = {
     {.inputs = "f32[2,19,768] f32[768]", .is_not_smooth = true},
     {.inputs = "f32[19,1000] f32[1000] f32[1000]", .is_not_smooth = true},
     {.inputs = "f32[3,1032] f32[1032] f32[1032]", .is_not_smooth = true},
+    {.inputs = "f32[450,520] f32[520] f32[520]", .is_not_smooth = true},
+    {.inputs = "f32[281,2056] f32[2056] f32[2056]", .is_not_smooth = true},
     {.inputs = "f32[2,4104] f32[4104] f32[4104]", .is_not_smooth = true},
     {.inputs = "f32[2,8192] f32[8192]", .is_not_smooth = true},
     {.inputs = "f32[n,t,d] f32[d] b",

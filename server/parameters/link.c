@@ -33,7 +33,7 @@ struct link {
   bool is_behind;   /* a report waits, or may */
   bool is_draining; /* we are to be given no blocks */
   bool is_leaving;  /* we have asked for that */
-  bool is_refused;  /* and nobody can take our blocks */
+  bool is_refused;  /* and there is nobody to take our blocks */
   bool is_stopping;
 };
 
@@ -104,7 +104,7 @@ bool link_may_leave(struct link *link) {
     hosted_run_put(runs[i]);
   free(runs);
   pthread_mutex_lock(&link->lock);
-  is_refused = link->is_refused;
+  is_refused = link->is_refused && !link->is_draining;
   pthread_mutex_unlock(&link->lock);
   return n == 0 || is_refused;
 }
@@ -437,8 +437,9 @@ static void link_obey_drain(struct link *link) {
   pthread_mutex_unlock(&link->lock);
 }
 
-static void link_obey_stay(struct link *link) {
-  log_event(LOG_INFO, "parameters", "stay", "id=%s", link->id);
+/* We end with what we have. */
+static void link_obey_no_other(struct link *link) {
+  log_event(LOG_WARN, "parameters", "no_other_server", "id=%s", link->id);
   pthread_mutex_lock(&link->lock);
   link->is_refused = true;
   pthread_mutex_unlock(&link->lock);
@@ -472,8 +473,8 @@ static void link_on_order(void *user, const Weir__Order *order) {
   case WEIR__ORDER__BODY_DRAIN:
     link_obey_drain(link);
     break;
-  case WEIR__ORDER__BODY_STAY:
-    link_obey_stay(link);
+  case WEIR__ORDER__BODY_NO_OTHER:
+    link_obey_no_other(link);
     break;
   case WEIR__ORDER__BODY_TRACE:
     link_obey_trace(link, order->trace);

@@ -110,13 +110,12 @@ def overlap(spans, others):
 
 
 def test_the_timeline_shows_gradients_leaving_while_backward_runs():
-    """Of a model whose gradients leave in several parts. That they do is up to the machine, too, which may be slow to send
-    what is there: once is enough."""
+    """Of a model whose gradients leave in several parts. A machine that is slow to send what is there has some more runs."""
     skip_unless_gpu()
     with Folder() as folder:
         spec, model = make_spec(folder, "timeline"), folder.file("mlp.onnx")
         weir("model", "mlp", "--input", "1,16,16", "--classes", "4", "--hidden", "2048,2048", "-o", model)
-        for attempt in range(20):
+        for attempt in range(5):
             trace = folder.file(f"trace-{attempt}.json")
             train(folder, spec, f"traced-{attempt}", "--device", "cuda", "--trace", trace, f"model.onnx={model}",
                   "train.microbatches=1")
@@ -125,6 +124,7 @@ def test_the_timeline_shows_gradients_leaving_while_backward_runs():
             rows = {kind: [event for event in events if event["cat"] == kind] for kind in ("compute", "down", "up", "push")}
             assert all(rows.values()), {kind: len(row) for kind, row in rows.items()}
             if overlap(rows["push"], rows["compute"]) > 0:
+                print(f"# seen in run {attempt + 1}")
                 return
         raise AssertionError("no gradient left while another was computed")
 

@@ -108,7 +108,7 @@ struct backend_run {
      that cover the value in order, and returns how many; `placed` follows in place of on_value, when their
      bytes are there. 0: the backend takes memory of its own, which on_value gets. May be NULL. */
   int (*place)(void *user, int watch, struct backend_piece *pieces, int max);
-  /* With place. is_finite: no element of the value is Inf or NaN, as the device has found. */
+  /* Set where place is. is_finite: no element of the value is Inf or NaN, as the device has found. */
   void (*placed)(void *user, int watch, bool is_finite);
   /* With place: called when values were handed over and no further one is there. May be NULL. */
   void (*after_values)(void *user);

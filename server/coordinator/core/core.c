@@ -25,7 +25,7 @@
 #include "server/coordinator/state/state.h"
 #include "server/coordinator/state/sweep_kind.h"
 
-enum { AWAY_MS = 1000 };
+enum { AWAY_MS = 1000, OTHER_MS = 3000 };
 
 static bool is_heartbeat(const struct coordinator_event *event);
 static bool is_report(const struct coordinator_event *event);
@@ -36,6 +36,7 @@ static void member_beats(struct coordinator *coordinator, struct member *member,
                          const Weir__Heartbeat *heartbeat);
 static void worker_leaving(struct member *worker);
 static void server_leaving(struct coordinator *coordinator, struct member *server);
+static void answer_those_that_leave(struct coordinator *coordinator);
 static void member_drain(struct coordinator *coordinator, const char *id);
 static void excuse_members(struct coordinator *coordinator);
 static void close_missing(struct coordinator *coordinator);
@@ -186,6 +187,7 @@ static void take_event(struct coordinator *coordinator, const struct coordinator
   case EVENT_TICK:
     excuse_members(coordinator);
     close_missing(coordinator);
+    answer_those_that_leave(coordinator);
     break;
   default: /* of take_wish */
     break;
@@ -273,13 +275,31 @@ static void member_drain(struct coordinator *coordinator, const char *id) {
   }
 }
 
-static void server_leaving(struct coordinator *coordinator, struct member *server) {
-  if (!coordinator_has_other_server(coordinator, server->id)) {
-    coordinator_order_stay(coordinator, server);
+/* It drains as soon as there is another server. That one may be on its way, as after a change of
+ * coordinators. */
+static void answer_leaving(struct coordinator *coordinator, struct member *server) {
+  if (coordinator_has_other_server(coordinator, server->id)) {
+    coordinator_server_drain(server);
+    coordinator_order_drain(coordinator, server);
+  } else if (coordinator->now_ms - server->asked_ms >= OTHER_MS) {
+    coordinator_order_no_other(coordinator, server);
+  } else {
     return;
   }
-  coordinator_server_drain(server);
-  coordinator_order_drain(coordinator, server);
+  server->asks_to_leave = false;
+}
+
+static void server_leaving(struct coordinator *coordinator, struct member *server) {
+  server->asks_to_leave = !server->is_draining;
+  server->asked_ms = coordinator->now_ms;
+  if (server->asks_to_leave)
+    answer_leaving(coordinator, server);
+}
+
+static void answer_those_that_leave(struct coordinator *coordinator) {
+  for (int i = 0; i < coordinator->n_members; i++)
+    if (coordinator->members[i]->asks_to_leave)
+      answer_leaving(coordinator, coordinator->members[i]);
 }
 
 static void worker_leaving(struct member *worker) {

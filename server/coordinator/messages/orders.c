@@ -72,10 +72,10 @@ void coordinator_order_drain(struct coordinator *coordinator, const struct membe
   weir__drain__init(order->drain);
 }
 
-void coordinator_order_stay(struct coordinator *coordinator, const struct member *server) {
-  Weir__Order *order = order_new(coordinator, server, WEIR__ORDER__BODY_STAY);
-  order->stay = arena_new(&coordinator->actions->arena, sizeof *order->stay);
-  weir__stay__init(order->stay);
+void coordinator_order_no_other(struct coordinator *coordinator, const struct member *server) {
+  Weir__Order *order = order_new(coordinator, server, WEIR__ORDER__BODY_NO_OTHER);
+  order->no_other = arena_new(&coordinator->actions->arena, sizeof *order->no_other);
+  weir__no_other__init(order->no_other);
 }
 
 /* Of the run, in its present incarnation. */

@@ -11,8 +11,8 @@ void coordinator_order_welcome(struct coordinator *coordinator, const struct mem
 void coordinator_order_beat(struct coordinator *coordinator, const struct member *member);
 /* The member is given no more work, or blocks, and is to say so to whoever it joins. */
 void coordinator_order_drain(struct coordinator *coordinator, const struct member *member);
-/* To a server that asked to leave: nobody can take its blocks. */
-void coordinator_order_stay(struct coordinator *coordinator, const struct member *server);
+/* To a server that asked to leave: there is nobody to take its blocks. */
+void coordinator_order_no_other(struct coordinator *coordinator, const struct member *server);
 /* The worker is to compute the run of the seat, too. */
 void coordinator_order_load(struct coordinator *coordinator, const struct seat *seat);
 void coordinator_order_load_blocks(struct coordinator *coordinator, const struct run *run,

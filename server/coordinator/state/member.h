@@ -42,6 +42,8 @@ struct member {
   bool confines;         /* workers: it opens a run's files below its tenant's data root alone */
   uint32_t compressors;  /* that it knows, of those that we know (compressor_set) */
   bool is_draining;      /* servers: it is given no more blocks, and those that it has move to others */
+  bool asks_to_leave;    /* servers: it has asked for that at asked_ms, and was not answered */
+  uint64_t asked_ms;
 
   enum worker_state state;       /* workers: what follows */
   struct seat *seats[SEATS_MAX]; /* the first one's run has the worker as its own */

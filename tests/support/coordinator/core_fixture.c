@@ -129,8 +129,8 @@ static void take_order(struct core_fixture *f, uint64_t member, const Weir__Orde
   case WEIR__ORDER__BODY_DRAIN:
     told->drains++;
     break;
-  case WEIR__ORDER__BODY_STAY:
-    told->stays++;
+  case WEIR__ORDER__BODY_NO_OTHER:
+    told->no_others++;
     break;
   case WEIR__ORDER__BODY_REISSUE:
     told_reissue(told, order->reissue);

@@ -51,7 +51,7 @@ struct told {
   uint64_t view_number;            /* as it was told */
   uint32_t group, team, place;     /* place: in the order of its view */
   uint32_t stage_begin, stage_end; /* of the newest LoadRun */
-  uint64_t write_step, writes, loads, beats, drains, stays;
+  uint64_t write_step, writes, loads, beats, drains, no_others;
   uint64_t hold, holds,
       rests; /* of the newest order that has one; how many Hold, and UnloadRun that may return */
   uint64_t reissue_step, reissues;               /* of the newest Reissue; how many */

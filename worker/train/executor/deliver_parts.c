@@ -5,7 +5,7 @@
 #include "common/agree/sum.h"
 #include "worker/train/executor/executor.h"
 
-static void look_at(struct executor *executor, float *out, const float *in, size_t elems) {
+static void sum_later(struct executor *executor, float *out, const float *in, size_t elems) {
   struct parts *parts = &executor->parts;
   array_reserve((void **)&parts->sums, &parts->sums_capacity, parts->n_sums, sizeof *parts->sums);
   parts->sums[parts->n_sums++] = (struct device_sum){out, in, elems};
@@ -112,7 +112,7 @@ static int part_add(struct executor *executor, struct part *part, bool *is_finit
   }
   if (block_pool_device(part->sum) < 0)
     return add_here(executor, part, is_finite, err);
-  look_at(executor, buffer_floats(part->sum), buffer_floats(part->sibling), part_elems(executor, part));
+  sum_later(executor, buffer_floats(part->sum), buffer_floats(part->sibling), part_elems(executor, part));
   return 0;
 }
 
@@ -179,19 +179,22 @@ static bool is_sum_finite(struct executor *executor, const struct part *part) {
   return is_finite;
 }
 
-/* Lets go of the sums that were made now and are not finite. */
-static void parts_lose(struct executor *executor) {
+/* Lets go of the sums that were made now and are not finite. False: there was none. */
+static bool parts_lose(struct executor *executor) {
   struct parts *parts = &executor->parts;
+  bool has_lost = false;
   int n = 0;
   for (int i = 0; i < parts->n; i++) {
     struct part *part = &parts->list[i];
     bool overflows = part->sibling && !is_sum_finite(executor, part);
+    has_lost |= overflows;
     if (overflows && task_lose_sum(executor->task, part->block, part->node))
       part_release(executor, part);
     else
       parts->list[n++] = *part;
   }
   parts->n = n;
+  return has_lost;
 }
 
 void executor_deliver_parts(struct executor *executor) {
@@ -207,8 +210,8 @@ void executor_deliver_parts(struct executor *executor) {
     is_finite = true;
     if (parts_work(executor, &is_finite, &err))
       task_fail_err(task, &err);
-    else if (!is_finite)
-      parts_lose(executor);
+    else if (!is_finite && !parts_lose(executor))
+      task_fail(task, "a sum of gradients");
     if (!task->is_dropped)
       parts_go_on(executor);
   }

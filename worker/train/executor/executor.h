@@ -173,7 +173,8 @@ void executor_deliver_row(struct executor *executor);
    executor_send_leaving at the latest. what: for errors. */
 void executor_deliver_block(struct executor *executor, uint32_t block, const float *data, const char *what);
 /* Where the bytes of a parameter's gradient are wanted, for backend_run.place. Once they are there,
-   executor_deliver_placed; after the last of those that came together, executor_deliver_parts. */
+   executor_deliver_placed, which fails the task if they are not finite; after the last of those that came
+   together, executor_deliver_parts. */
 int executor_place_gradient(struct executor *executor, int param, struct backend_piece *pieces, int max);
 void executor_deliver_placed(struct executor *executor, int param, bool is_finite);
 /* A parameter's share of a block that it does not have alone (f32[elems of both]), by whichever way it came.

@@ -11,7 +11,7 @@
 #include "server/coordinator/messages/info.h"
 #include "tests/support/coordinator/core_run.h"
 
-enum { W3 = 5 };
+enum { S3 = 7, W3 = 5 };
 
 static const char RUN2[] = "mlp-bbbbbb";
 
@@ -280,15 +280,34 @@ static void a_drained_worker_hands_over_then_unloads(void **state) {
   assert_string_equal(f->told[W2].load, ""); /* never asked again */
 }
 
-static void a_server_that_asks_to_leave_is_told_whether_another_takes_its_blocks(void **state) {
+static void a_server_that_asks_to_leave_drains_once_there_is_another(void **state) {
   struct core_fixture *f = *state;
   core_run_begin(f, 3);
   member_drains(f, S2);
   assert_int_equal(f->told[S2].drains, 1);
-  assert_int_equal(f->told[S2].stays, 0);
   member_drains(f, S1); /* the other one is not for long */
+  time_passes(f, 2000);
   assert_int_equal(f->told[S1].drains, 0);
-  assert_int_equal(f->told[S1].stays, 1);
+  server_joins(f, S3);
+  time_passes(f, 100);
+  assert_int_equal(f->told[S1].drains, 1);
+  time_passes(f, 2000);
+  assert_int_equal(f->told[S1].no_others + f->told[S2].no_others, 0);
+}
+
+static void a_server_that_asks_to_leave_and_is_the_only_one_is_told_so_after_a_while(void **state) {
+  struct core_fixture *f = *state;
+  core_run_begin(f, 3);
+  member_drains(f, S2);
+  member_drains(f, S1);
+  time_passes(f, 2900);
+  assert_int_equal(f->told[S1].no_others, 0);
+  time_passes(f, 200);
+  assert_int_equal(f->told[S1].no_others, 1);
+  member_drains(f, S2); /* once more: it drains already */
+  time_passes(f, 1000);
+  assert_int_equal(f->told[S1].no_others, 1);
+  assert_int_equal(f->told[S1].drains + f->told[S2].no_others, 0);
 }
 
 static void a_run_without_workers_waits_and_goes_on(void **state) {
@@ -436,7 +455,8 @@ int main(void) {
       TEST(a_coordinator_that_was_frozen_blames_nobody_for_its_own_absence),
       TEST(a_joiner_loads_and_gets_work),
       TEST(a_drained_worker_hands_over_then_unloads),
-      TEST(a_server_that_asks_to_leave_is_told_whether_another_takes_its_blocks),
+      TEST(a_server_that_asks_to_leave_drains_once_there_is_another),
+      TEST(a_server_that_asks_to_leave_and_is_the_only_one_is_told_so_after_a_while),
       TEST(a_run_without_workers_waits_and_goes_on),
       TEST(a_cancelled_run_lets_everyone_go),
       TEST(a_runs_end_is_told_once_the_store_has_it),

@@ -9,8 +9,8 @@ struct range {
   int begin, end;
 };
 
-/* What is enqueued at least before values that have come are handed over, which takes about as long as a
-   segment: the device goes on meanwhile. */
+/* After each segment that is enqueued, the values of one that has come are handed over; of more only while
+   the device still has so many segments to compute, for that may take longer than they do. */
 enum { SEGMENTS_AHEAD = 4 };
 
 /* How far it is: the first segment whose values were not handed over, the first that is not enqueued, the
@@ -52,7 +52,8 @@ static int await_copies(struct backend_program *program, int at, const struct ba
   return await_copy(program, at - CUDA_SEGMENTS_BEHIND - 1, run, err);
 }
 
-/* Whether the last segments that were enqueued are still to be computed. */
+/* Whether the last segments that were enqueued are still to be computed. It is not known of those without
+   deliveries, which are before the others. */
 static bool is_far_ahead(const struct backend_program *program, const struct progress *progress) {
   int at = progress->enqueued - SEGMENTS_AHEAD;
   if (at < progress->next || program->segments[at].n_deliveries == 0)
@@ -63,8 +64,7 @@ static bool is_far_ahead(const struct backend_program *program, const struct pro
   return true;
 }
 
-/* Hands over what has come, in order: of one segment, of more while the device has work, and when all are
-   enqueued waits for the others. */
+/* Hands over what has come, in order. Waits for all when all are enqueued. */
 static int run_deliver(struct backend_program *program, const struct backend_run *run,
                        struct progress *progress, struct err *err) {
   bool is_all = progress->enqueued == progress->end, is_due = true;

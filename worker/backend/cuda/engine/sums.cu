@@ -6,6 +6,8 @@
 
 enum { BATCH = CUDA_SUM_TILE / CUDA_THREADS };
 
+static_assert(sizeof(struct cuda_sums) + sizeof(int64_t) <= 4096, "what a kernel's parameters have room for");
+
 static __device__ __forceinline__ bool is_finite(float x) {
   return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u;
 }

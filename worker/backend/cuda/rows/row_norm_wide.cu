@@ -1,15 +1,18 @@
 /* Layer norm by eights. The threads of a team have every lanes-th eight of a row each, at most three of them,
    and the same ones of each row that the team takes: so the gradients of scale and bias gather in registers,
-   f32 over some tens of rows, then f64. Sums over a row are f32 in a thread and f64 across. */
+   f32 over at most 128 rows, then f64. Sums over a row are f32 in a thread and f64 across. */
 #include "worker/backend/cuda/rows/row_norm_wide.h"
 
 #include "worker/backend/cuda/rows/lanes.cuh"
 #include "worker/backend/cuda/rows/rows.cuh"
 
-/* Eights of a row that a thread has at most, for which it has registers; elements of a warp's row.
-   MULTIPROCESSORS: of the GPU whose blocks all run at a time. */
+/* Eights of a row that a thread has registers for; elements of a warp's row. */
 enum { VECTORS_F32 = 2, VECTORS_BF16 = 3, VECTORS_MAX = VECTORS_BF16 };
-enum { WARP_ROW = ROWS_WARP * VECTORS_MAX * CUDA_LANES, MULTIPROCESSORS = 132 };
+enum { WARP_ROW = ROWS_WARP * VECTORS_MAX * CUDA_LANES };
+
+/* MULTIPROCESSORS: of an H100; the number is fixed, so that the bits are the same on every GPU. TEAM_ROWS:
+   the most whose parts of a column a thread adds in f32. */
+enum { MULTIPROCESSORS = 132, TEAM_ROWS = 128 };
 
 /* The element of a row where this thread's v-th eight begins. */
 static __device__ __forceinline__ int eight_begin(const struct cuda_row_wise *w, int v) {
@@ -222,8 +225,9 @@ extern "C" bool cuda_row_norm_is_wide(const struct cuda_row_wise *norm) {
 
 extern "C" int64_t cuda_row_norm_wide_parts(const struct cuda_row_wise *norm) {
   int64_t blocks = cuda_team_blocks(norm->rows.rows, lanes_of(norm));
-  int64_t most = (int64_t)MULTIPROCESSORS * kernels_of(norm)->blocks;
-  return blocks < most ? blocks : most;
+  int64_t at_once = (int64_t)MULTIPROCESSORS * kernels_of(norm)->blocks,
+          least = (blocks + TEAM_ROWS - 1) / TEAM_ROWS;
+  return blocks < at_once ? blocks : at_once < least ? least : at_once;
 }
 
 extern "C" void cuda_row_norm_wide_launch(const struct cuda_row_wise *norm, cudaStream_t stream) {

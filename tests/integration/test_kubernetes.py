@@ -211,7 +211,7 @@ def test_pods_are_drained_and_replaced_and_the_run_ends_in_the_same_bits():
                 pod.keep()
             done = subprocess.run([program("weir"), "servers", "--json", *at], capture_output=True, text=True, check=False)
             rows = json.loads(done.stdout) if done.returncode == 0 else []
-            return {row["address"] for row in rows if row["state"] == "ready"}
+            return {row["address"] for row in rows if not row["draining"] and not row["message"]}
         for step, name in enumerate(("worker-0", "coordinator-0", "server-1", "worker-1", "coordinator-1", "server-0"), 1):
             wait_for(lambda step=step: status()["step"] >= 5 * step, f"step {5 * step}")
             for pod in made.values():

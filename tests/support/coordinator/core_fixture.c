@@ -127,10 +127,8 @@ static void take_order(struct core_fixture *f, uint64_t member, const Weir__Orde
     told->writes++;
     break;
   case WEIR__ORDER__BODY_DRAIN:
-    told->drains++;
-    break;
   case WEIR__ORDER__BODY_NO_OTHER:
-    told->no_others++;
+    ++*(order->body_case == WEIR__ORDER__BODY_DRAIN ? &told->drains : &told->no_others);
     break;
   case WEIR__ORDER__BODY_REISSUE:
     told_reissue(told, order->reissue);

@@ -36,8 +36,7 @@ static void take_view(struct core_fixture *f, struct told *told, const Weir__Vie
   told->hold = view->hold;
   told->view_number = view->number;
   told->view_workers = (uint32_t)view->n_workers;
-  told->begin = told->end = told->group = told->team = told->place = 0; /* unless it is named */
-  told->follows = false;
+  told->begin = told->end = told->group = told->team = told->place = told->follows = 0; /* unless named */
   for (size_t i = 0; i < view->n_servers; i++)
     assert_memory_equal(view->servers[i]->address, "host:", 5);
   for (size_t i = 0; i < view->n_workers; i++) {

@@ -275,8 +275,8 @@ static void member_drain(struct coordinator *coordinator, const char *id) {
   }
 }
 
-/* It drains as soon as there is another server. That one may be on its way, as after a change of
- * coordinators. */
+/* It drains as soon as there is another server, which may be on its way, as after a change of coordinators.
+ */
 static void answer_leaving(struct coordinator *coordinator, struct member *server) {
   if (coordinator_has_other_server(coordinator, server->id)) {
     coordinator_server_drain(server);
@@ -290,10 +290,11 @@ static void answer_leaving(struct coordinator *coordinator, struct member *serve
 }
 
 static void server_leaving(struct coordinator *coordinator, struct member *server) {
-  server->asks_to_leave = !server->is_draining;
+  if (server->asks_to_leave || server->is_draining)
+    return;
+  server->asks_to_leave = true;
   server->asked_ms = coordinator->now_ms;
-  if (server->asks_to_leave)
-    answer_leaving(coordinator, server);
+  answer_leaving(coordinator, server);
 }
 
 static void answer_those_that_leave(struct coordinator *coordinator) {

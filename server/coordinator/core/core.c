@@ -275,8 +275,7 @@ static void member_drain(struct coordinator *coordinator, const char *id) {
   }
 }
 
-/* It drains as soon as there is another server, which may be on its way, as after a change of coordinators.
- */
+/* It drains as soon as there is another server: one may be on its way, as after a change of coordinators. */
 static void answer_leaving(struct coordinator *coordinator, struct member *server) {
   if (coordinator_has_other_server(coordinator, server->id)) {
     coordinator_server_drain(server);

@@ -110,11 +110,12 @@ def overlap(spans, others):
 
 
 def test_the_timeline_shows_gradients_leaving_while_backward_runs():
-    """Of a model whose gradients leave in several parts. A machine that is slow to send what is there has some more runs."""
+    """Of a model whose backward pass goes on for long behind the first gradient. A machine that is slow to send what is
+    there has some more runs."""
     skip_unless_gpu()
     with Folder() as folder:
-        spec, model = make_spec(folder, "timeline"), folder.file("mlp.onnx")
-        weir("model", "mlp", "--input", "1,16,16", "--classes", "4", "--hidden", "2048,2048", "-o", model)
+        spec, model = make_spec(folder, "timeline"), folder.file("resnet18.onnx")
+        weir("model", "resnet18", "--input", "1,16,16", "--classes", "4", "-o", model)
         for attempt in range(5):
             trace = folder.file(f"trace-{attempt}.json")
             train(folder, spec, f"traced-{attempt}", "--device", "cuda", "--trace", trace, f"model.onnx={model}",

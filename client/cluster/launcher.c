@@ -26,6 +26,8 @@ enum {
   STOP_SECONDS = 5,     /* from SIGTERM to SIGKILL */
   QUICK_SECONDS = 3,    /* a death so soon after the start is a quick one */
   QUICK_DEATHS_MAX = 8,
+  SERVER_THREADS_MIN = 2,
+  SERVER_THREADS_MAX = 16,
   ADDRESS_MAX = 128,
 };
 
@@ -77,6 +79,13 @@ int launcher_threads(int given, int workers) {
   if (given > 0)
     return given;
   return cores > workers ? cores / workers : 1;
+}
+
+int launcher_server_threads(int servers) {
+  int share = launcher_threads(0, servers);
+  return share < SERVER_THREADS_MIN   ? SERVER_THREADS_MIN
+         : share < SERVER_THREADS_MAX ? share
+                                      : SERVER_THREADS_MAX;
 }
 
 int launcher_start(const struct launcher_options *options, struct launcher **out, struct err *err) {
@@ -246,6 +255,8 @@ static void child_set_arguments(const struct launcher *launcher, struct child *c
       child_argument(child, "--listen=%s/%s", launcher->sockets, child->name);
     else
       child_argument(child, "--listen=127.0.0.1:%d", child->port);
+    if (child->role == CHILD_SERVER)
+      child_argument(child, "--threads=%d", launcher_server_threads(launcher->options.servers));
     if (announce_fd >= 0)
       child_argument(child, "--announce-fd=%d", announce_fd);
   }

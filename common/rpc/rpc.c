@@ -3,6 +3,7 @@
 #include <grpc/support/time.h>
 #include <malloc.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -68,6 +69,7 @@ static void queue_expire(struct rpc_queue *queue) {
 static void *queue_run(void *arg) {
   struct rpc_queue *queue = arg;
   grpc_event event;
+  prctl(PR_SET_NAME, "calls"); /* in the system's lists, where other threads have names, too */
   while ((event = grpc_completion_queue_next(queue->cq, queue_due(queue), NULL)).type !=
          GRPC_QUEUE_SHUTDOWN) {
     if (event.type == GRPC_OP_COMPLETE) {

@@ -198,6 +198,21 @@ static void without_restart_the_others_go_on(void **state) {
   launcher_stop(launcher);
 }
 
+static void servers_share_the_cores_out(void **state) {
+  int cores = launcher_threads(0, 1);
+  struct launcher *launcher = start((struct launcher_options){.servers = 1, .threads = 1});
+  char argument[32];
+  (void)state;
+  snprintf(argument, sizeof argument, "--threads=%d ", launcher_server_threads(1));
+  logged_pid("server-1", 4);
+  wait_logged("server-1", argument, 4); /* with the starts by tests before */
+  launcher_stop(launcher);
+  assert_int_equal(launcher_server_threads(1), cores < 2 ? 2 : cores < 16 ? cores : 16);
+  assert_int_equal(launcher_server_threads(cores), 2);
+  if (cores >= 8 && cores <= 64)
+    assert_int_equal(launcher_server_threads(4), cores / 4);
+}
+
 static void gpus_are_dealt_out_to_the_workers(void **state) {
   static const struct {
     const char *device;
@@ -272,6 +287,7 @@ int main(void) {
       cmocka_unit_test(dead_servers_and_coordinators_are_started_again_where_they_listened),
       cmocka_unit_test(the_store_is_told_by_the_environment_alone),
       cmocka_unit_test(without_restart_the_others_go_on),
+      cmocka_unit_test(servers_share_the_cores_out),
       cmocka_unit_test(gpus_are_dealt_out_to_the_workers),
       cmocka_unit_test(workers_are_told_their_device_and_the_file_of_their_timeline),
       cmocka_unit_test(a_server_that_dies_over_and_over_is_final_and_its_last_words_are_shown),

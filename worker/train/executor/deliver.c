@@ -7,7 +7,9 @@
 #include "common/trace/trace.h"
 #include "worker/train/executor/executor.h"
 
-enum { PARTS_AT_ONCE = 16 };
+/* Blocks of one gradient that leave together: those that a device has placed are there at the same time, but
+   while some are copied the first of them could be on their way. */
+enum { PLACED_AT_ONCE = SENT_TOGETHER_MAX, COPIED_AT_ONCE = SHARE_PARTS_MAX };
 
 /* A block's part on its way through the reducer. */
 struct delivery {
@@ -50,6 +52,12 @@ void executor_leave(struct executor *executor, const struct transfer_item *item)
     executor_send_leaving(executor);
 }
 
+static void leave_copied(struct executor *executor, const struct transfer_item *item) {
+  executor_leave(executor, item);
+  if (executor->leaving.n >= COPIED_AT_ONCE)
+    executor_send_leaving(executor);
+}
+
 /* Of an extra task: no sum is made, and no reply brings weights. */
 static void deliver_alone(struct executor *executor, uint32_t block, const float *data, const char *what) {
   struct task *task = executor->task;
@@ -64,7 +72,7 @@ static void deliver_alone(struct executor *executor, uint32_t block, const float
   if (task->is_dropped)
     block_pool_give(task->run->pool, block, item.buffer);
   else
-    executor_leave(executor, &item);
+    leave_copied(executor, &item);
 }
 
 /* Adds the sibling, or the microbatch's own data to it, or begins the sum with that. False: the sum is not
@@ -111,7 +119,7 @@ void executor_deliver_block(struct executor *executor, uint32_t block, const flo
   if (task->is_dropped || is_lost)
     block_pool_give(run->pool, block, delivery.sum);
   else if (delivery.is_to_send)
-    executor_leave(executor, &delivery.item);
+    leave_copied(executor, &delivery.item);
 }
 
 /* The block's buffer, to be filled by all that share it. What parameters of several stages may share is in
@@ -211,7 +219,7 @@ void executor_deliver_placed(struct executor *executor, int p, bool is_finite) {
     task_fail(executor->task, executor->run->loaded.model->params[p].name);
   for (uint32_t b = range.begin; b < range.end && !executor->task->is_dropped; b++) {
     executor_part_come(executor, b);
-    if (parts->n >= PARTS_AT_ONCE && block_pool_device(parts->list[parts->n - 1].sum) < 0)
+    if (parts->n >= PLACED_AT_ONCE && block_pool_device(parts->list[parts->n - 1].sum) < 0)
       executor_deliver_parts(executor);
   }
 }

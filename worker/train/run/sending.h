@@ -2,9 +2,11 @@
 #ifndef WEIR_WORKER_TRAIN_RUN_SENDING_H
 #define WEIR_WORKER_TRAIN_RUN_SENDING_H
 
+#include "common/share/share.h"
 #include "worker/train/run/run_state.h"
 
-enum { SENT_TOGETHER_MAX = 16 };
+/* As many as fill one call to each of four servers of this host. */
+enum { SENT_TOGETHER_MAX = 4 * SHARE_PARTS_MAX };
 
 /* Starts n transfers, at most SENT_TOGETHER_MAX. A sum of the wire level is compressed where it lies, in host
    memory. Any thread that has begun a task or holds the run's lock. */

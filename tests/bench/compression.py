@@ -1,6 +1,11 @@
 """train.compression, `make bench PARTS=compression`: two workers whose servers lie behind a link of 100 Mbit/s, samples/s and bytes a
 step by compressor; and the accuracy on Fashion-MNIST."""
+import itertools
+import statistics
+
+import late
 import modes
+import rounds
 from harness import Folder, read_metrics, weir
 
 COMPRESSIONS = {"none": "", "gradients bf16": "{gradients: bf16, parts: 2}", "gradients int8": "{gradients: int8, parts: 2}",
@@ -27,19 +32,25 @@ def accuracy(folder, number, value, optimizer):
     return read_metrics(metrics)[-1]["accuracy"]
 
 
+def rates(folder, link):
+    """By compressor, in turns: samples a second, and bytes of gradients and weights a step."""
+    numbers = itertools.count()
+    return rounds.alternate({name: lambda value=value: modes.over_link(folder, f"compression-{next(numbers)}", lines(value), link)
+                             for name, value in COMPRESSIONS.items()}, late.ROUNDS, control="none")
+
+
 def main():
-    link = modes.Link(MBIT, DELAY_SECONDS)
     with Folder() as folder:
         folder.model("mlp", "--hidden", "1024", "--seed", "1")
         folder.model("lenet", "--seed", "1")
-        print(f"compression: two workers behind a link of {MBIT} Mbit/s: samples/s, MB a step of gradients and of weights; accuracy of "
-              f"LeNet on Fashion-MNIST after {EPOCHS} epochs, with {MOMENTUM}, top and the control with {PLAIN}; none again as the control")
-        base = None
-        for number, (name, value) in enumerate([*COMPRESSIONS.items(), ("control", "")]):
-            rate, gradients, weights = modes.over_link(folder, f"compression-{number}", lines(value), link)
-            base = base or (rate, gradients, weights)
-            found = accuracy(folder, number, value, PLAIN if name.startswith(("top", "control")) else MOMENTUM)
-            print(f"  {name:20} {rate:7.0f} ({rate / base[0]:.2f} times none's)  {gradients / 1e6:6.3f} ({gradients / base[1]:.4f})  "
+        print(f"compression: two workers behind a link of {MBIT} Mbit/s: samples/s beside none's, {late.ROUNDS} rounds; MB a step of gradients "
+              f"and of weights; accuracy of LeNet on Fashion-MNIST after {EPOCHS} epochs, with {MOMENTUM}, top and the control with {PLAIN}")
+        seen = rates(folder, modes.Link(MBIT, DELAY_SECONDS))
+        base = [statistics.median(column) for column in zip(*seen["none"])]
+        for number, (name, runs) in enumerate(seen.items()):
+            rate, gradients, weights = map(statistics.median, zip(*runs))
+            found = accuracy(folder, number, COMPRESSIONS.get(name, ""), PLAIN if name.startswith(("top", "control")) else MOMENTUM)
+            print(f"  {name:20} {rate:7.0f} ({rounds.compare(seen, name, 'none', 0)})  {gradients / 1e6:6.3f} ({gradients / base[1]:.4f})  "
                   f"{weights / 1e6:6.3f} ({weights / base[2]:.4f})  {found:.2%}", flush=True)
         for number, optimizer in enumerate((MOMENTUM, ADAM)):
             found = [accuracy(folder, f"late-{number}-{bool(value)}", value, optimizer) for value in ("", TOP)]

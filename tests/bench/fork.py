@@ -4,12 +4,14 @@ import os
 import re
 import statistics
 
+import rounds
 from gate import Gate
 from harness import Cluster, Folder, wait_for, weir
 
 ROUNDS = 3 if os.environ.get("WEIR_BENCH_QUICK") else 9
 HIDDEN = 4450  # 23.3 million weights: 280 MB with the two values that Adam keeps of each
 OLD, HELD = 2, 4  # versions that are checkpoints
+FROM_MEMORY, FROM_STORE = "from memory", "from the store"
 
 
 class Bench:
@@ -64,9 +66,11 @@ class Bench:
                       "blocks": int(loaded["blocks"]), "read": int(restored["read_bytes"]) / 1e6,
                       "written": (self.stored_bytes() - stored) / 1e6, "memory": self.resident_mb() - before}
 
-    def end(self, fork):
+    def fork_and_end(self, step):
+        fork, cost = self.fork(step)
         self.ask("cancel", fork)
         wait_for(lambda: self.said("run_unloaded", fork), "its end")
+        return cost
 
 
 def show(name, costs):
@@ -83,17 +87,13 @@ def main():
             bench.hold()
             print(f"forks of a held run with 280 MB of weights and Adam's values on one server, files in the page cache; medians of "
                   f"{ROUNDS} of each, in turns, from LoadRun to RunLoaded")
-            memory, store = [], []
-            for _ in range(ROUNDS):
-                for step, costs in ((HELD, memory), (OLD, store)):
-                    fork, cost = bench.fork(step)
-                    costs.append(cost)
-                    bench.end(fork)
-            assert all(cost["adopted"] == cost["blocks"] and cost["read"] == 0 for cost in memory), memory
-            assert all(cost["adopted"] == 0 for cost in store), store
-            show("from memory", memory)
-            show("from the store", store)
-            print(f"  ratio of the times: {statistics.median(b['ms'] / a['ms'] for a, b in zip(memory, store)):.0f}")
+            seen = rounds.alternate({FROM_MEMORY: lambda: bench.fork_and_end(HELD), FROM_STORE: lambda: bench.fork_and_end(OLD)},
+                                    ROUNDS, control=FROM_MEMORY)
+            assert all(cost["adopted"] == cost["blocks"] and cost["read"] == 0 for cost in seen[FROM_MEMORY]), seen
+            assert all(cost["adopted"] == 0 for cost in seen[FROM_STORE]), seen
+            for name, costs in seen.items():
+                show(name, costs)
+            print(f"  times from the store, by those from memory: {rounds.compare(seen, FROM_STORE, FROM_MEMORY, 'ms')}")
             before = bench.resident_mb()
             fork, _ = bench.fork(HELD)
             after = bench.resident_mb()

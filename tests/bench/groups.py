@@ -75,11 +75,6 @@ def behind_link(folder, steps):
         return take_turns(folder, cluster, steps)
 
 
-def beside_none(seen, side, at):
-    of, none, control = ([run[at] for run in seen[which]] for which in (side, "none", rounds.CONTROL))
-    return rounds.beside(of, none, rounds.noise(none, control))
-
-
 def main():
     for model, place, steps in CASES:
         with Folder() as folder:
@@ -89,6 +84,6 @@ def main():
         print(f"groups: {model}, {place}: ms a step, CPU ms a step, MB that servers took in and gave a step; beside none")
         for side, runs in seen.items():
             step, cpu, came, went = (statistics.median(run[at] for run in runs) for at in range(4))
-            step_beside, cpu_beside = (beside_none(seen, side, at) for at in range(2))
+            step_beside, cpu_beside = (rounds.compare(seen, side, "none", at) for at in range(2))
             print(f"  {side:7} (is {runs[-1][4]:4}) {step * 1000:7.1f} {cpu * 1000:7.1f} {came:7.2f} {went:7.2f}   "
                   f"step {step_beside}, CPU {cpu_beside}", flush=True)

@@ -1,13 +1,17 @@
 """Late gradients. samples/s of sync, of ssp and of async while one of two workers is frozen for 200 ms twice a second; and what a
 lag, or updates by microbatches, cost: accuracy after two epochs of Fashion-MNIST, by optimizer.
 `make bench PARTS="late late-accuracy async-accuracy"`."""
+import itertools
 import os
 import re
 import signal
+import statistics
 import threading
 
+import rounds
 from harness import Cluster, Folder, Process, newest_step, program, read_metrics, wait_for, weir
 
+ROUNDS = 1 if os.environ.get("WEIR_BENCH_QUICK") else 3
 ASYNC = "async"
 LAGS = (None, 1, 2, 4)  # None: sync
 FROZEN_SECONDS, PERIOD_SECONDS = 0.2, 0.5
@@ -67,16 +71,21 @@ def rate(folder, name, mode_lines, is_frozen):
     return batch * STEPS / sum(seconds[SETTLED_STEPS:])
 
 
+def free_and_frozen(folder, name, mode_lines):
+    return tuple(rate(folder, name, mode_lines, is_frozen) for is_frozen in (False, True))
+
+
 def main():
+    numbers = itertools.count()
     with Folder() as folder:
         folder.model("lenet", "--channels", "32,64", "--hidden", "128", "--seed", "1")
-        print("late: samples/s of two workers, undisturbed and with one of them frozen for 200 ms twice a second")
-        base = None
-        for lag in (*LAGS, ASYNC):
-            free, frozen = (rate(folder, str(lag), mode(lag), is_frozen) for is_frozen in (False, True))
-            base = base or frozen
-            print(f"  {name_of(lag):7} {free:7.0f}  {frozen:7.0f}: {frozen / free:.2f} of it, {frozen / base:.2f} times sync's",
-                  flush=True)
+        print(f"late: samples/s of two workers, undisturbed and with one of them frozen for 200 ms twice a second; {ROUNDS} rounds")
+        seen = rounds.alternate({name_of(lag): lambda lag=lag: free_and_frozen(folder, str(next(numbers)), mode(lag))
+                                 for lag in (*LAGS, ASYNC)}, ROUNDS, control="sync")
+    for name, rates in seen.items():
+        free, frozen = zip(*rates)
+        print(f"  {name:7} {statistics.median(free):7.0f}  {statistics.median(frozen):7.0f}: {rounds.spread(rounds.ratios(frozen, free))} "
+              f"of it; frozen, times sync's: {rounds.compare(seen, name, 'sync', 1)}", flush=True)
 
 
 def accuracy(folder, optimizer, lag, workers=1):

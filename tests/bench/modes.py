@@ -2,14 +2,17 @@
 with what travels over it."""
 import collections
 import heapq
+import itertools
 import os
 import re
 import selectors
 import socket
+import statistics
 import threading
 import time
 
 import late
+import rounds
 from harness import Cluster, Folder, Process, program, read_metrics, wait_for
 
 INNER = 20
@@ -127,17 +130,22 @@ def over_link(folder, number, mode, kind=LINK):
     return batch * (STEPS - WARM_STEPS) / sum(seconds[WARM_STEPS:]), gradients / STEPS, weights / STEPS
 
 
+def measure(folder, number, mode):
+    """Samples a second undisturbed, with a worker that freezes, and over the link; bytes of gradients and weights a step."""
+    return (*late.free_and_frozen(folder, f"modes-{number}", mode), *over_link(folder, number, mode))
+
+
 def main():
+    numbers = itertools.count()
     with Folder() as folder:
         folder.model("lenet", "--channels", "32,64", "--hidden", "128", "--seed", "1")
         folder.model("mlp", "--hidden", "128", "--seed", "1")
         print("modes: samples/s of two workers: undisturbed; with one frozen for 200 ms twice a second; with their server behind a "
-              f"link of {LINK.mbit} Mbit/s and {1000 * LINK.delay_seconds:.0f} ms each way, and KB a step of gradients and of weights over it")
-        base = None
-        for number, (name, mode) in enumerate(MODES.items()):
-            free, frozen = (late.rate(folder, f"modes-{number}", mode, is_frozen) for is_frozen in (False, True))
-            linked, gradients, weights = over_link(folder, number, mode)
-            base = base or (frozen, linked, gradients)
-            print(f"  {name:16} {free:6.0f}  {frozen:6.0f} ({frozen / base[0]:.2f} times sync's)  {linked:6.0f} "
-                  f"({linked / base[1]:.2f})  {gradients / 1e3:7.1f} (sync's / {base[2] / gradients:.2f})  {weights / 1e3:7.1f}",
-                  flush=True)
+              f"link of {LINK.mbit} Mbit/s and {1000 * LINK.delay_seconds:.0f} ms each way, and KB a step of gradients and of weights over it; "
+              f"the frozen and the linked beside sync's; {late.ROUNDS} rounds")
+        seen = rounds.alternate({name: lambda mode=mode: measure(folder, next(numbers), mode) for name, mode in MODES.items()},
+                                late.ROUNDS, control="sync")
+    for name, runs in seen.items():
+        free, frozen, linked, gradients, weights = map(statistics.median, zip(*runs))
+        print(f"  {name:16} {free:6.0f}  {frozen:6.0f} ({rounds.compare(seen, name, 'sync', 1)})  {linked:6.0f} "
+              f"({rounds.compare(seen, name, 'sync', 2)})  {gradients / 1e3:7.1f}  {weights / 1e3:7.1f}", flush=True)

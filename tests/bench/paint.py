@@ -8,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import chromium
+import rounds
 from dashboard import Dashboard
 from harness import Cluster, Folder, Skip, wait_for, weir
 
@@ -15,7 +16,7 @@ PEER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer_paint.py")
 IS_QUICK = bool(os.environ.get("WEIR_BENCH_QUICK"))
 RUNS = 20 if IS_QUICK else 1000
 PAINTS = 3 if IS_QUICK else 11
-LOOKS = 2 if IS_QUICK else 5  # at the coordinator's CPU time, each with a tab and without
+LOOKS = 2 if IS_QUICK else 5  # at the coordinator's CPU time, each with a tab, and twice without
 LOOK_SECONDS = 2 if IS_QUICK else 6
 AT_A_TIME = 4  # clients that submit
 PAINT_AIM_MS, CORE_AIM = 300, 1
@@ -49,16 +50,13 @@ def share_of_core(pid):
     return 100 * (cpu_seconds(pid) - cpu) / (time.monotonic() - began)
 
 
-def shares_with_a_tab(url, pid):
-    """The shares with a tab, which is opened and closed for each look, and without."""
-    with_tab, without = [], []
-    for _ in range(LOOKS):
-        without.append(share_of_core(pid))
-        with subprocess.Popen(chromium.command(PEER, url, "tab"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as tab:
-            assert tab.stdout.readline() == "open\n", tab.wait()
-            with_tab.append(share_of_core(pid))
-            tab.stdin.close()
-    return with_tab, without
+def share_with_a_tab(url, pid):
+    """The share while a tab is open, which is opened and closed for it."""
+    with subprocess.Popen(chromium.command(PEER, url, "tab"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as tab:
+        assert tab.stdout.readline() == "open\n", tab.wait()
+        share = share_of_core(pid)
+        tab.stdin.close()
+    return share
 
 
 def print_paints(paints):
@@ -80,9 +78,12 @@ def main():
             assert dashboard.get("overview", since=0, max_rows=2 * RUNS)["fleet"]["runs"] == RUNS
             print(f"dashboard of {RUNS:,} runs, from its address to", flush=True)
             print_paints(json.loads(chromium.drive(PEER, dashboard.url, "paint", str(PAINTS))))
-            with_tab, without = map(statistics.median, shares_with_a_tab(dashboard.url, cluster.coordinator.child.pid))
-            print(f"  a tab takes {with_tab - without:.2f} % of a core of the coordinator ({with_tab:.2f} with it, {without:.2f} "
-                  f"without: medians of {LOOKS} times {LOOK_SECONDS} s; aim {CORE_AIM})")
+            pid = cluster.coordinator.child.pid
+            seen = rounds.alternate({"without": lambda: share_of_core(pid), "with": lambda: share_with_a_tab(dashboard.url, pid)}, LOOKS,
+                                    control="without")
+            without, with_tab, again = map(statistics.median, seen.values())
+            print(f"  a tab takes {with_tab - without:.2f} % of a core of the coordinator ({with_tab:.2f} with it, {without:.2f} and again "
+                  f"{again:.2f} without: medians of {LOOKS} times {LOOK_SECONDS} s; aim {CORE_AIM})")
 
 
 if __name__ == "__main__":

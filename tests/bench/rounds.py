@@ -43,3 +43,13 @@ def beside(above, below, noise_factor):
     factors = ratios(above, below)
     return spread(factors) + ("" if is_difference(factors, noise_factor) else
                               f": no difference, the same side beside itself came to {noise_factor:.2f}")
+
+
+def compare(seen, side, base, at=None):
+    """`beside` of what alternate() returned with base as the control: by the at-th of the values that each function returned,
+    or by the one."""
+    def values(name):
+        return [value if at is None else value[at] for value in seen[name]]
+    if side == base:
+        return "1"
+    return beside(values(side), values(base), noise(values(base), values(CONTROL)))

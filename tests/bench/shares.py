@@ -5,9 +5,11 @@ import json
 import statistics
 import subprocess
 
+import rounds
 from harness import program
 
 ROUNDS = 3
+ALONE = "alone"
 STEPS = 200
 QUIET = "1:256:5000:1"  # workers, width of the model, microseconds of pause, weight: 1.1 MB each way a step
 BURSTING = {"2 workers": "2:4096:0:1", "8 workers": "8:4096:0:1", "24 workers": "24:4096:0:1"}  # 17 MB a worker and step
@@ -30,24 +32,21 @@ def middle(values, unit="", factor=1.0):
     return f"{factor * statistics.median(values):.1f}{unit} ({factor * min(values):.1f} to {factor * max(values):.1f})"
 
 
-def step(rounds):
-    steps = [sorted(figures["step_s"]) for figures in rounds]
+def step(side):
+    steps = [sorted(figures["step_s"]) for figures in side]
     return (f"median step {middle([statistics.median(s) for s in steps], ' ms', 1e3)}, "
             f"nine of ten within {middle([s[len(s) * 9 // 10] for s in steps], ' ms', 1e3)}")
 
 
 def quiet():
-    sides = {"alone": (), **{f"beside {name} that burst": (run,) for name, run in BURSTING.items()}}
-    rounds = {name: [] for name in sides}
-    for _ in range(ROUNDS):
-        for name, beside in sides.items():
-            rounds[name].append(measure(STEPS, QUIET, *beside))
-    for name, side in rounds.items():
+    sides = {ALONE: (), **{f"beside {name} that burst": (run,) for name, run in BURSTING.items()}}
+    seen = rounds.alternate({name: lambda beside=beside: measure(STEPS, QUIET, *beside) for name, beside in sides.items()}, ROUNDS,
+                            control=ALONE)
+    for name, side in seen.items():
         print(f"a small run {name}: {step(side)}; it has {middle([share(figures) for figures in side], ' %', 100)} of the "
               f"shards' time, the other moves {statistics.median(figures['second_gb_s'] for figures in side):.2f} GB/s", flush=True)
-    slower = [statistics.median(b["step_s"]) / statistics.median(a["step_s"])
-              for a, b in zip(rounds["alone"], rounds["beside 8 workers that burst"])]
-    print(f"  its step beside 8 workers by its step alone: {middle(slower)}")
+    medians = {name: [statistics.median(figures["step_s"]) for figures in side] for name, side in seen.items()}
+    print(f"  its step beside 8 workers by its step alone: {rounds.compare(medians, 'beside 8 workers that burst', ALONE)}")
 
 
 def even():

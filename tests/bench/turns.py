@@ -74,15 +74,24 @@ def rate(runs, seconds):
     return (sum(run.step() for run in runs) - steps) / (time.monotonic() - begin)
 
 
+def alone_and_again(run, seconds):
+    """Its steps a second while it is alone, and once more as the control."""
+    wait_for(run.step, "steps")
+    return rate((run,), seconds), rate((run,), seconds)
+
+
+def by_alone(together, alone, again):
+    return f"{together / alone:.2f}, one's alone again {again / alone:.2f}"
+
+
 def share(folder, spec, weights):
-    """Two runs on a worker of one thread: (seconds of each hand-over, their steps a second together beside one run's alone,
+    """Two runs on a worker of one thread: (seconds of each hand-over, in words their steps a second together by one run's alone,
     the second's part of the worker's time)."""
     timeline = folder.file("timeline.json", "")
     with new_cluster(folder, 0) as cluster:
         worker = cluster.add_worker(1, options=("--trace", timeline))
         first = Run(folder, cluster, spec, "first", f"workers.weight={weights[0]}")
-        wait_for(first.step, "steps")
-        alone = rate((first,), ALONE_SECONDS)
+        alone = alone_and_again(first, ALONE_SECONDS)
         second = Run(folder, cluster, spec, "second", f"workers.weight={weights[1]}")
         wait_for(second.step, "steps of the second")
         shared = rate((first, second), SHARED_SECONDS)
@@ -96,7 +105,7 @@ def share(folder, spec, weights):
     window = [span for span in spans if last - SHARED_SECONDS <= span[0]]
     busy = sum(end - begin for begin, end, _ in window)
     of_first = sum(end - begin for begin, end, thread in window if thread == spans[0][2])
-    return gaps[1:], shared / alone, 1 - of_first / busy  # the first one loads the second run
+    return gaps[1:], by_alone(shared, *alone), 1 - of_first / busy  # the first one loads the second run
 
 
 def executor_seconds(timeline, begin, end):
@@ -138,19 +147,18 @@ def seats(folder, spec, weights):
 
 
 def beside(folder, spec, microbatches):
-    """Two runs of so many microbatches beside each other on a worker of several threads: their steps a second together by one's
-    alone. Turns would make it 1 at most."""
+    """Two runs of so many microbatches beside each other on a worker of several threads: in words their steps a second together by
+    one's alone. Turns would make it 1 at most."""
     with new_cluster(folder, 0) as cluster:
         cluster.add_worker(SEAT_THREADS)
         first = Run(folder, cluster, spec, "first", f"train.microbatches={microbatches}")
-        wait_for(first.step, "steps")
-        alone = rate((first,), SEAT_SECONDS)
+        alone = alone_and_again(first, SEAT_SECONDS)
         second = Run(folder, cluster, spec, "second", f"train.microbatches={microbatches}")
         wait_for(second.step, "steps of the second")
         together = rate((first, second), SEAT_SECONDS)
         first.end()
         second.end()
-    return together / alone
+    return by_alone(together, *alone)
 
 
 def main():
@@ -160,7 +168,7 @@ def main():
         for weights in ((1, 1), WEIGHTS):
             gaps, cost, part = share(folder, spec, weights)
             print(f"  weights {weights[0]} and {weights[1]}: {len(gaps)} hand-overs, median {1000 * statistics.median(gaps):.0f} ms "
-                  f"(most {1000 * max(gaps):.0f}); steps a second of both by one's alone {cost:.2f}; the second has "
+                  f"(most {1000 * max(gaps):.0f}); steps a second of both by one's alone {cost}; the second has "
                   f"{100 * part:.1f} % of the time (by weight {100 * weights[1] / sum(weights):.0f} %)", flush=True)
         for weights in ((1, 1), WEIGHTS):
             part, of_steps, seconds = seats(folder, spec, weights)
@@ -171,7 +179,7 @@ def main():
                   flush=True)
         for microbatches in (2, 8):
             print(f"  two runs of {microbatches} microbatches beside each other on a worker of {SEAT_THREADS} threads, {SEAT_SECONDS} s: "
-                  f"steps a second of both by one's alone {beside(folder, spec, microbatches):.2f}", flush=True)
+                  f"steps a second of both by one's alone {beside(folder, spec, microbatches)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -227,7 +227,10 @@ class Process:
             return log.read()
 
     def send(self, number):
+        """After SIGSTOP it stands still: the thread that takes the signal needs a core first, and others go on until then."""
         self.child.send_signal(number)
+        if number == signal.SIGSTOP and self.child.returncode is None:
+            os.waitid(os.P_PID, self.child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def wait(self):
         """Its exit status."""

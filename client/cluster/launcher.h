@@ -30,8 +30,8 @@ struct launcher_options {
 /* Of each worker: as many as given, or by default (0) this machine's cores, those that we may use, shared out
    among the workers. */
 int launcher_threads(int given, int workers);
-/* Of each server, and as many again that work on blocks: these cores shared out among the servers, but at
-   least 2, and as no single server's default at most 16. */
+/* Of each server, for calls; as many again work on blocks. These cores are divided among the servers, and
+   each gets 2 to 16. */
 int launcher_server_threads(int servers);
 
 /* What one of the workers gets of --device; freed by the caller. */

@@ -43,7 +43,7 @@ def quiet():
     seen = rounds.alternate({name: lambda beside=beside: measure(STEPS, QUIET, *beside) for name, beside in sides.items()}, ROUNDS,
                             control=ALONE)
     for name, side in seen.items():
-        print(f"a small run {name}: {step(side)}; it has {middle([share(figures) for figures in side], ' %', 100)} of the "
+        print(f"a small run {'alone again' if name == rounds.CONTROL else name}: {step(side)}; it has {middle([share(figures) for figures in side], ' %', 100)} of the "
               f"shards' time, the other moves {statistics.median(figures['second_gb_s'] for figures in side):.2f} GB/s", flush=True)
     medians = {name: [statistics.median(figures["step_s"]) for figures in side] for name, side in seen.items()}
     print(f"  its step beside 8 workers by its step alone: {rounds.compare(medians, 'beside 8 workers that burst', ALONE)}")

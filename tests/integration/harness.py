@@ -227,10 +227,12 @@ class Process:
             return log.read()
 
     def send(self, number):
-        """After SIGSTOP it stands still: the thread that takes the signal needs a core first, and others go on until then."""
+        """Returns after SIGSTOP when all of the process stands still. Until the thread that takes the signal has had a core,
+        the others go on."""
         self.child.send_signal(number)
+        look = os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG
         if number == signal.SIGSTOP and self.child.returncode is None:
-            os.waitid(os.P_PID, self.child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            wait_for(lambda: os.waitid(os.P_PID, self.child.pid, look), "the process to stand still")
 
     def wait(self):
         """Its exit status."""

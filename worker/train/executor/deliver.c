@@ -7,9 +7,9 @@
 #include "common/trace/trace.h"
 #include "worker/train/executor/executor.h"
 
-/* Blocks of one gradient that leave together: those that a device has placed are there at the same time, but
-   while some are copied the first of them could be on their way. */
-enum { PLACED_AT_ONCE = SENT_TOGETHER_MAX, COPIED_AT_ONCE = SHARE_PARTS_MAX };
+/* Blocks of one gradient that leave together. While the host still has something to do with each, the first
+   of them could be on their way. */
+enum { READY_AT_ONCE = SENT_TOGETHER_MAX, MADE_AT_ONCE = SHARE_PARTS_MAX };
 
 /* A block's part on its way through the reducer. */
 struct delivery {
@@ -54,7 +54,7 @@ void executor_leave(struct executor *executor, const struct transfer_item *item)
 
 static void leave_copied(struct executor *executor, const struct transfer_item *item) {
   executor_leave(executor, item);
-  if (executor->leaving.n >= COPIED_AT_ONCE)
+  if (executor->leaving.n >= MADE_AT_ONCE)
     executor_send_leaving(executor);
 }
 
@@ -210,16 +210,22 @@ int executor_place_gradient(struct executor *executor, int p, struct backend_pie
   return n;
 }
 
+/* What is placed is neither added to another microbatch's nor compressed here. */
+static bool is_placed_ready(const struct run *run) {
+  return run->loaded.plan.microbatches == 1 && !run->compression.gradients;
+}
+
 /* Of a large parameter the first blocks in host memory leave before the next are taken up; a device is waited
    for once, for all. */
 void executor_deliver_placed(struct executor *executor, int p, bool is_finite) {
   struct block_range range = executor->run->map.params[p];
   const struct parts *parts = &executor->parts;
+  int at_once = is_placed_ready(executor->run) ? READY_AT_ONCE : MADE_AT_ONCE;
   if (!is_finite)
     task_fail(executor->task, executor->run->loaded.model->params[p].name);
   for (uint32_t b = range.begin; b < range.end && !executor->task->is_dropped; b++) {
     executor_part_come(executor, b);
-    if (parts->n >= PLACED_AT_ONCE && block_pool_device(parts->list[parts->n - 1].sum) < 0)
+    if (parts->n >= at_once && block_pool_device(parts->list[parts->n - 1].sum) < 0)
       executor_deliver_parts(executor);
   }
 }

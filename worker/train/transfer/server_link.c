@@ -29,11 +29,14 @@ void server_link_init(struct server_link *link, const Weir__Endpoint *server) {
   link->n_channels = channels_of(link->options);
   for (int i = 0; i < link->n_channels; i++)
     link->channels[i] = rpc_channel_open(client, server->address, PEER_SERVER);
-  link->question =
-      (struct link_question){.link = link, .channel = rpc_channel_open(client, server->address, PEER_SERVER)};
   link_reach_begin(&link->reach, link->options->silent_ms, link->options->unreached_ms, clock_now_ns());
   pthread_mutex_init(&link->lock, NULL);
   pthread_cond_init(&link->changed, NULL);
+}
+
+void server_link_begin(struct server_link *link) {
+  struct rpc_channel *channel = rpc_channel_open(link->options->client, link->address, PEER_SERVER);
+  link->question = (struct link_question){.link = link, .channel = channel};
   link->share = (struct link_share){.options = link->options,
                                     .channel = link->question.channel,
                                     .note = link->note,

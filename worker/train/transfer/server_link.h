@@ -51,8 +51,11 @@ struct server_link {
   struct link_question question;
 };
 
-/* options, note and transfers are set and outlive it. */
+/* options, note and transfers are set and outlive it. Opens the channels that carry blocks. */
 void server_link_init(struct server_link *link, const Weir__Endpoint *server);
+/* And the one that carries little, when all links have theirs for blocks: threads of the client take channels
+   in turn, and none is to be left with such as these alone. */
+void server_link_begin(struct server_link *link);
 /* Cancels everything, waits until every item has ended, closes the channels. */
 void server_link_fini(struct server_link *link);
 

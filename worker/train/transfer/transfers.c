@@ -47,6 +47,8 @@ struct transfers *transfers_new(const struct transfers_options *options) {
     link->transfers = transfers;
     server_link_init(link, options->servers[s]);
   }
+  for (uint32_t s = 0; s < options->n_servers; s++)
+    server_link_begin(&transfers->links[s]);
   transfers->unreached = mem_new(options->n_servers * sizeof *transfers->unreached);
   CHECK(pthread_create(&transfers->timer, NULL, timer_main, transfers) == 0);
   return transfers;

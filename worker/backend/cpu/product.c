@@ -11,9 +11,10 @@ struct cpu_product {
 
 static dnnl_memory_desc_t view_layout(int64_t stack, const struct product_view *view, dnnl_data_type_t type) {
   dnnl_memory_desc_t layout;
-  const dnnl_dims_t dims = {stack, view->rows, view->columns};
-  const dnnl_dims_t strides = {view->stack_stride, view->row_stride, view->column_stride};
-  CHECK(dnnl_memory_desc_init_by_strides(&layout, 3, dims, type, strides) == dnnl_success);
+  const dnnl_dims_t dims = {1, stack, view->rows, view->columns};
+  const dnnl_dims_t strides = {stack * view->rows * view->columns, view->stack_stride, view->row_stride,
+                               view->column_stride};
+  CHECK(dnnl_memory_desc_init_by_strides(&layout, 4, dims, type, strides) == dnnl_success);
   return layout;
 }
 

@@ -30,7 +30,7 @@ static void skip_without_bf16(void) {
 struct exact {
   struct tiles from, to;
   struct kernels kernels;
-  uint16_t *x, *y, *v, *u;
+  uint16_t *x, *y, *v, *w, *u;
   float *weights, *m;
   const float *bias; /* NULL: none */
 };
@@ -74,9 +74,12 @@ static void exact_init(struct exact *e, const struct image_case *of) {
   e->weights = mem_new((size_t)(in * out * TILE_TAPS) * sizeof(float));
   for (int64_t i = 0; i < in * out * TILE_TAPS; i++)
     e->weights[i] = (float)(4 * whole_number(3, i, 1)); /* a part is a quarter of a whole number */
-  e->v = mem_new((size_t)(TILE_PARTS * tile_count(&e->from) * (in + out)) * sizeof(uint16_t));
+  int64_t n = N * ((height + 1) / 2) * ((width + 1) / 2),
+          most = in > out ? in : out; /* of the larger image */
+  e->v = mem_new((size_t)(TILE_PARTS * n * most) * sizeof(uint16_t));
+  e->w = mem_new((size_t)(TILE_PARTS * n * out) * sizeof(uint16_t));
   e->u = mem_new((size_t)(TILE_PARTS * in * out) * sizeof(uint16_t));
-  e->m = mem_new((size_t)(TILE_PARTS * (tile_count(&e->from) * (in + out) + in * out)) * sizeof(float));
+  e->m = mem_new(((size_t)(TILE_PARTS * n * most) + (size_t)(TILE_PARTS * in * out)) * sizeof(float));
 }
 
 static void exact_fini(struct exact *e) {
@@ -84,6 +87,7 @@ static void exact_fini(struct exact *e) {
   free(e->y);
   free(e->weights);
   free(e->v);
+  free(e->w);
   free(e->u);
   free(e->m);
 }
@@ -110,17 +114,17 @@ static void multiply(struct exact *e, int64_t rows, int64_t inner, int64_t colum
       for (int64_t j = 0; j < columns; j++) {
         float sum = 0;
         for (int64_t k = 0; k < inner; k++)
-          sum += f32_of_bf16(e->v[(p * rows + i) * inner + k]) *
-                 f32_of_bf16(e->u[(p * inner + k) * columns + j]);
-        e->m[(p * rows + i) * columns + j] = sum;
+          sum += f32_of_bf16(e->v[(i * TILE_PARTS + p) * inner + k]) *
+                 f32_of_bf16(e->u[(k * TILE_PARTS + p) * columns + j]);
+        e->m[(i * TILE_PARTS + p) * columns + j] = sum;
       }
 }
 
-/* In two ranges. */
+/* In two ranges, of which the first may end within a row of tiles. */
 static void run_exact(struct exact *e, const struct tiles *from, const struct tiles *to,
                       const uint16_t *image, uint16_t *result) {
   int64_t n = tile_count(to), first = 0;
-  for (int64_t part = n / 2; first < n; first += part, part = n - first) {
+  for (int64_t part = n / 2 + 1; first < n; first += part, part = n - first) {
     struct tile_range range = {first, part};
     tiles_take(from, range, image, e->v);
     multiply(e, part, from->channels, to->channels);
@@ -182,25 +186,25 @@ static void check_input_gradient(struct exact *e) {
 }
 
 /* m f32[part, out, in] = sum over tiles of w[part, tile, out] v[part, tile, in]. */
-static void multiply_turned(const struct exact *e, const uint16_t *w, const uint16_t *v, float *m) {
+static void multiply_turned(const struct exact *e) {
   int64_t n = tile_count(&e->from), out = e->kernels.out, in = e->kernels.in;
   for (int64_t p = 0; p < TILE_PARTS; p++)
     for (int64_t k = 0; k < out; k++)
       for (int64_t i = 0; i < in; i++) {
         float sum = 0;
         for (int64_t t = 0; t < n; t++)
-          sum += f32_of_bf16(w[(p * n + t) * out + k]) * f32_of_bf16(v[(p * n + t) * in + i]);
-        m[(p * out + k) * in + i] = sum;
+          sum += f32_of_bf16(e->w[(t * TILE_PARTS + p) * out + k]) *
+                 f32_of_bf16(e->v[(t * TILE_PARTS + p) * in + i]);
+        e->m[(k * TILE_PARTS + p) * in + i] = sum;
       }
 }
 
 static void check_weight_gradient(struct exact *e) {
   int64_t n = tile_count(&e->from), out = e->kernels.out, in = e->kernels.in;
-  uint16_t *w = e->v + TILE_PARTS * n * in;
   float *dw = mem_new((size_t)(in * out * TILE_TAPS) * sizeof *dw);
   tiles_take(&e->from, (struct tile_range){0, n}, e->x, e->v);
-  tiles_spread(&e->to, (struct tile_range){0, n}, e->y, w);
-  multiply_turned(e, w, e->v, e->m);
+  tiles_spread(&e->to, (struct tile_range){0, n}, e->y, e->w);
+  multiply_turned(e);
   kernels_put(&e->kernels, e->m, dw);
   for (int64_t d = 0; d < in * out * TILE_TAPS; d++) {
     int64_t k = d / TILE_TAPS / in, i = d / TILE_TAPS % in, t = d % TILE_TAPS;
@@ -306,7 +310,10 @@ static void the_shape_alone_decides(void **state) {
       {32, 256, 256, 8, 8, 1, 1, {true, true, true}},
       {32, 512, 512, 4, 4, 1, 1, {false, false, true}},
       /* few samples, few channels, and what fills no blocks */
+      {4, 64, 64, 32, 32, 1, 1, {true, true, true}},
       {1, 256, 256, 8, 8, 1, 1, {false}},
+      {8, 256, 256, 8, 8, 1, 1, {false, false, true}},
+      {8, 512, 512, 4, 4, 1, 1, {false}},
       {32, 16, 16, 32, 32, 1, 1, {false}},
       {32, 72, 64, 32, 32, 1, 1, {false}},
   };

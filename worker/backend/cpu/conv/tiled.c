@@ -56,9 +56,9 @@ static void tiled_init(struct tiled *t, enum conv_way way, const struct winograd
       range_of(t->tiles, TILE_PARTS * (t->from.channels * (int64_t)sizeof(uint16_t) + t->to.channels * sums));
 }
 
-/* A matrix f32 or bf16[rows, columns] of each part. */
+/* f32 or bf16[rows, TILE_PARTS, columns] */
 static struct product_view part_view(int64_t rows, int64_t columns) {
-  return (struct product_view){rows, columns, rows * columns, columns, 1};
+  return (struct product_view){rows, columns, columns, TILE_PARTS * columns, 1};
 }
 
 static bool range_products(struct backend_program *program, struct tiled *t, enum conv_way way, int kind,
@@ -67,7 +67,7 @@ static bool range_products(struct backend_program *program, struct tiled *t, enu
   struct cpu_product_shape shape = {
       TILE_PARTS, part_view(n, in), part_view(in, out), part_view(n, out), 1, false, dnnl_bf16, dnnl_f32};
   if (way == CONV_GRAD_WEIGHT) {
-    shape.a = (struct product_view){out, n, n * out, 1, out};
+    shape.a = (struct product_view){out, n, out, 1, TILE_PARTS * out};
     shape.b = part_view(n, in);
     shape.out = part_view(out, in);
     if (kind == RANGE_WHOLE && !(t->first = cpu_product_new(program, &shape)))
@@ -119,19 +119,23 @@ static int run_image(struct backend_program *program, struct cpu_step *step, con
   return ERR_OK;
 }
 
+static void parts_scratch(struct backend_program *program, struct cpu_step *step, int64_t rows,
+                          int64_t columns, dnnl_data_type_t type) {
+  cpu_scratch(program, step, TILE_PARTS * rows * columns, type);
+}
+
 /* Forward: X, W, [B] -> Y; the gradient of the input: dY, W -> dX. */
 static void image_step(struct backend_program *program, const struct node *node, struct tiled *t,
                        const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to) {
   struct cpu_step *step = cpu_step_new(program, node);
-  int64_t range = TILE_PARTS * t->range;
   step->run = run_image;
   step->details = t;
   cpu_read(program, step, 0, node->inputs[0], from);
   cpu_read(program, step, 0, node->inputs[1], NULL);
   cpu_write(program, step, 0, node->outputs[0], to);
-  cpu_scratch(program, step, TILE_PARTS * t->kernels.in * t->kernels.out, dnnl_bf16);
-  cpu_scratch(program, step, range * t->from.channels, dnnl_bf16);
-  cpu_scratch(program, step, range * t->to.channels, dnnl_f32);
+  parts_scratch(program, step, t->kernels.in, t->kernels.out, dnnl_bf16);
+  parts_scratch(program, step, t->range, t->from.channels, dnnl_bf16);
+  parts_scratch(program, step, t->range, t->to.channels, dnnl_f32);
   if (node->n_inputs > 2 && node->inputs[2] >= 0)
     cpu_read(program, step, 0, node->inputs[2], NULL);
   cpu_step_end(program, step, NULL);
@@ -161,15 +165,14 @@ static int run_weights(struct backend_program *program, struct cpu_step *step, c
 static void weights_step(struct backend_program *program, const struct node *node, struct tiled *t,
                          const dnnl_memory_desc_t *x, const dnnl_memory_desc_t *dy) {
   struct cpu_step *step = cpu_step_new(program, node);
-  int64_t range = TILE_PARTS * t->range;
   step->run = run_weights;
   step->details = t;
   cpu_read(program, step, 0, node->inputs[0], dy);
   cpu_read(program, step, 0, node->inputs[1], x);
   cpu_write(program, step, 0, node->outputs[0], NULL);
-  cpu_scratch(program, step, range * t->to.channels, dnnl_bf16);
-  cpu_scratch(program, step, range * t->from.channels, dnnl_bf16);
-  cpu_scratch(program, step, TILE_PARTS * t->kernels.in * t->kernels.out, dnnl_f32);
+  parts_scratch(program, step, t->range, t->to.channels, dnnl_bf16);
+  parts_scratch(program, step, t->range, t->from.channels, dnnl_bf16);
+  parts_scratch(program, step, t->kernels.in, t->kernels.out, dnnl_f32);
   cpu_step_end(program, step, NULL);
 }
 

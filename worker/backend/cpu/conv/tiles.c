@@ -41,6 +41,17 @@ HALF_VARIANT static INLINED void vec_round(const vec *from, uint16_t *to) {
 #endif
 }
 
+/* Of two blocks side by side. */
+HALF_VARIANT static INLINED void vec_round_pair(const vec *low, const vec *high, uint16_t *to) {
+#ifdef HAS_HALF_VARIANT
+  __m512bh halves = _mm512_cvtne2ps_pbh((__m512)*high, (__m512)*low);
+  memcpy(to, &halves, sizeof halves);
+#else
+  vec_round(low, to);
+  vec_round(high, to + TILE_BLOCK);
+#endif
+}
+
 /* Where a tile is. */
 struct place {
   int64_t sample, row, column;
@@ -61,9 +72,28 @@ static void place_next(const struct tiles *tiles, struct place *at) {
   at->sample++;
 }
 
-/* The block's image of a sample. */
+/* A block's image of a sample. */
+static INLINED int64_t plane_elems(const struct tiles *tiles) {
+  return tiles->height * tiles->width * TILE_BLOCK;
+}
+
 static INLINED int64_t plane_at(const struct tiles *tiles, int64_t sample, int64_t block) {
-  return (sample * (tiles->channels / TILE_BLOCK) + block) * tiles->height * tiles->width * TILE_BLOCK;
+  return (sample * (tiles->channels / TILE_BLOCK) + block) * plane_elems(tiles);
+}
+
+/* A row of a tile's parts, of one block or of two: those of two fill lines of the cache, which are written at
+   once. */
+HALF_VARIANT static INLINED void parts_write(const vec parts[][WINDOW], int n_blocks, uint16_t *to,
+                                             int64_t channels) {
+  for (int j = 0; j < WINDOW; j++)
+    if (n_blocks == 2)
+      vec_round_pair(&parts[0][j], &parts[1][j], to + j * channels);
+    else
+      vec_round(&parts[0][j], to + j * channels);
+}
+
+static INLINED int blocks_from(int64_t channel, int64_t channels) {
+  return channel + TILE_BLOCK < channels ? 2 : 1;
 }
 
 /* out = B' in, for one row or column. */
@@ -75,68 +105,76 @@ static INLINED void window_line(const vec *in, ptrdiff_t step, vec *out, ptrdiff
   out[3 * out_step] = b - d;
 }
 
-/* The window that begins at (row, column) of a plane. */
-HALF_VARIANT static INLINED void window_read(const struct tiles *tiles, const uint16_t *plane, int64_t row,
-                                             int64_t column, vec window[WINDOW * WINDOW]) {
-  bool is_inside =
-      row >= 0 && column >= 0 && row + WINDOW <= tiles->height && column + WINDOW <= tiles->width;
-  for (int64_t i = 0; i < WINDOW; i++)
-    for (int64_t j = 0; j < WINDOW; j++) {
-      int64_t r = row + i, c = column + j;
-      if (is_inside || (r >= 0 && r < tiles->height && c >= 0 && c < tiles->width))
-        vec_read(plane + (r * tiles->width + c) * TILE_BLOCK, &window[i * WINDOW + j]);
-      else
-        memset(&window[i * WINDOW + j], 0, sizeof window[0]);
-    }
+/* Four elements of a plane's column, from (row, column) on, transformed. */
+HALF_VARIANT static INLINED void column_take(const struct tiles *tiles, const uint16_t *plane, int64_t row,
+                                             int64_t column, vec to[WINDOW]) {
+  vec from[WINDOW];
+  bool is_inside = column >= 0 && column < tiles->width;
+  for (int i = 0; i < WINDOW; i++)
+    if (is_inside && row + i >= 0 && row + i < tiles->height)
+      vec_read(plane + ((row + i) * tiles->width + column) * TILE_BLOCK, &from[i]);
+    else
+      from[i] = (vec){0};
+  window_line(from, 1, to, 1);
 }
 
-/* The parts of two blocks side by side fill lines of the cache. Where they go, the parts of one block are far
-   from each other, often by a power of two, so that the cache keeps few of them at a time: a line is written
-   at once. */
-struct parts {
-  _Alignas(64) uint16_t at[TILE_PARTS][2 * TILE_BLOCK];
+/* One block of a sample, or two side by side. */
+struct blocks {
+  const struct tiles *tiles;
+  const uint16_t *planes;
+  int n;
 };
 
-HALF_VARIANT static INLINED void parts_round(const vec parts[TILE_PARTS], struct parts *to, int block) {
-  for (int p = 0; p < TILE_PARTS; p++)
-    vec_round(&parts[p], to->at[p] + block * TILE_BLOCK);
+/* Two columns of a window, of each block. */
+typedef vec column_pair[2][2][WINDOW];
+
+HALF_VARIANT static INLINED void pair_take(const struct blocks *blocks, int64_t row, int64_t column,
+                                           column_pair to) {
+  const struct tiles *tiles = blocks->tiles;
+  for (int j = 0; j < 2; j++)
+    for (int b = 0; b < blocks->n; b++)
+      column_take(tiles, blocks->planes + b * plane_elems(tiles), row, column + j, to[j][b]);
 }
 
-static INLINED void parts_write(const struct parts *parts, int n_blocks, uint16_t *to, int64_t step) {
-  for (int p = 0; p < TILE_PARTS; p++)
-    if (n_blocks == 2)
-      memcpy(to + p * step, parts->at[p], sizeof parts->at[p]);
-    else
-      memcpy(to + p * step, parts->at[p], sizeof parts->at[p] / 2);
-}
-
-static INLINED int blocks_from(int64_t channel, int64_t channels) {
-  return channel + TILE_BLOCK < channels ? 2 : 1;
-}
-
-HALF_VARIANT static INLINED void window_take(const struct tiles *tiles, const struct place *at,
-                                             const uint16_t *plane, struct parts *to, int block) {
-  vec window[WINDOW * WINDOW], lines[WINDOW * WINDOW], parts[TILE_PARTS];
-  window_read(tiles, plane, TILE_SIDE * at->row - tiles->pad[0], TILE_SIDE * at->column - tiles->pad[1],
-              window);
-  for (int i = 0; i < WINDOW; i++)
-    window_line(window + WINDOW * i, 1, lines + WINDOW * i, 1);
-  for (int j = 0; j < WINDOW; j++)
-    window_line(lines + j, WINDOW, parts + j, WINDOW);
-  parts_round(parts, to, block);
+/* The windows of `n` tiles side by side, the first of them at `at`. Each shares a pair of columns with the
+   one before it. */
+HALF_VARIANT static INLINED void windows_take(const struct blocks *blocks, const struct place *at, int64_t n,
+                                              uint16_t *to) {
+  const struct tiles *tiles = blocks->tiles;
+  int64_t row = TILE_SIDE * at->row - tiles->pad[0], column = TILE_SIDE * at->column - tiles->pad[1];
+  column_pair pairs[2];
+  vec parts[2][WINDOW];
+  pair_take(blocks, row, column, pairs[0]);
+  for (int64_t t = 0; t < n; t++, to += TILE_PARTS * tiles->channels) {
+    vec(*left)[2][WINDOW] = pairs[t % 2], (*right)[2][WINDOW] = pairs[1 - t % 2];
+    column += TILE_SIDE;
+    pair_take(blocks, row, column, right);
+    for (int i = 0; i < WINDOW; i++) {
+      for (int b = 0; b < blocks->n; b++) {
+        const vec line[WINDOW] = {left[0][b][i], left[1][b][i], right[0][b][i], right[1][b][i]};
+        window_line(line, 1, parts[b], 1);
+      }
+      parts_write(parts, blocks->n, to + i * WINDOW * tiles->channels, tiles->channels);
+    }
+  }
 }
 
 HALF_VARIANT void tiles_take(const struct tiles *tiles, struct tile_range range, const uint16_t *image,
                              uint16_t *v) {
   struct place at = place_of(tiles, range.first);
-  for (int64_t t = 0; t < range.n; t++, place_next(tiles, &at))
+  for (int64_t t = 0, n; t < range.n; t += n) {
+    n = tiles->columns - at.column < range.n - t ? tiles->columns - at.column : range.n - t;
     for (int64_t c = 0; c < tiles->channels; c += 2 * TILE_BLOCK) {
-      int n = blocks_from(c, tiles->channels);
-      struct parts parts;
-      for (int b = 0; b < n; b++)
-        window_take(tiles, &at, image + plane_at(tiles, at.sample, c / TILE_BLOCK + b), &parts, b);
-      parts_write(&parts, n, v + t * tiles->channels + c, range.n * tiles->channels);
+      const uint16_t *planes = image + plane_at(tiles, at.sample, c / TILE_BLOCK);
+      uint16_t *to = v + TILE_PARTS * t * tiles->channels + c;
+      if (blocks_from(c, tiles->channels) == 2)
+        windows_take(&(struct blocks){tiles, planes, 2}, &at, n, to);
+      else
+        windows_take(&(struct blocks){tiles, planes, 1}, &at, n, to);
     }
+    at.column += n - 1;
+    place_next(tiles, &at);
+  }
 }
 
 /* out = A' in, for one row or column. */
@@ -151,11 +189,11 @@ HALF_VARIANT void tiles_put(const struct tiles *tiles, struct tile_range range, 
   struct place at = place_of(tiles, range.first);
   for (int64_t t = 0; t < range.n; t++, place_next(tiles, &at))
     for (int64_t b = 0; b * TILE_BLOCK < tiles->channels; b++) {
-      const float *from = m + t * tiles->channels + b * TILE_BLOCK;
+      const float *from = m + TILE_PARTS * t * tiles->channels + b * TILE_BLOCK;
       uint16_t *plane = image + plane_at(tiles, at.sample, b);
       vec parts[TILE_PARTS], lines[WINDOW * TILE_SIDE], tile[TILE_SIDE * TILE_SIDE], shift = {0};
       for (int p = 0; p < TILE_PARTS; p++)
-        memcpy(&parts[p], from + p * range.n * tiles->channels, sizeof parts[p]);
+        memcpy(&parts[p], from + p * tiles->channels, sizeof parts[p]);
       for (int i = 0; i < WINDOW; i++)
         tile_line(parts + WINDOW * i, 1, lines + TILE_SIDE * i, 1);
       for (int j = 0; j < TILE_SIDE; j++)
@@ -180,21 +218,32 @@ static INLINED void spread_line(const vec *in, ptrdiff_t step, vec *out, ptrdiff
   out[3 * out_step] = -b;
 }
 
-HALF_VARIANT static INLINED void tile_spread(const struct tiles *tiles, const struct place *at,
-                                             const uint16_t *plane, struct parts *to, int block) {
-  vec tile[TILE_SIDE * TILE_SIDE], lines[TILE_SIDE * WINDOW], parts[TILE_PARTS];
+HALF_VARIANT static INLINED void tile_read(const struct tiles *tiles, const struct place *at,
+                                           const uint16_t *plane, vec tile[TILE_SIDE * TILE_SIDE]) {
   for (int e = 0; e < TILE_SIDE * TILE_SIDE; e++) {
     int64_t r = TILE_SIDE * at->row + e / TILE_SIDE, c = TILE_SIDE * at->column + e % TILE_SIDE;
     if (r < tiles->height && c < tiles->width)
       vec_read(plane + (r * tiles->width + c) * TILE_BLOCK, &tile[e]);
     else
-      memset(&tile[e], 0, sizeof tile[e]);
+      tile[e] = (vec){0};
   }
-  for (int i = 0; i < TILE_SIDE; i++)
-    spread_line(tile + TILE_SIDE * i, 1, lines + WINDOW * i, 1);
-  for (int j = 0; j < WINDOW; j++)
-    spread_line(lines + j, WINDOW, parts + j, WINDOW);
-  parts_round(parts, to, block);
+}
+
+HALF_VARIANT static INLINED void tile_spread(const struct blocks *blocks, const struct place *at,
+                                             uint16_t *to) {
+  const struct tiles *tiles = blocks->tiles;
+  vec lines[2][WINDOW][TILE_SIDE], parts[2][WINDOW];
+  for (int b = 0; b < blocks->n; b++) {
+    vec tile[TILE_SIDE * TILE_SIDE];
+    tile_read(tiles, at, blocks->planes + b * plane_elems(tiles), tile);
+    for (int j = 0; j < TILE_SIDE; j++)
+      spread_line(tile + j, TILE_SIDE, &lines[b][0][j], TILE_SIDE);
+  }
+  for (int i = 0; i < WINDOW; i++) {
+    for (int b = 0; b < blocks->n; b++)
+      spread_line(lines[b][i], 1, parts[b], 1);
+    parts_write(parts, blocks->n, to + i * WINDOW * tiles->channels, tiles->channels);
+  }
 }
 
 HALF_VARIANT void tiles_spread(const struct tiles *tiles, struct tile_range range, const uint16_t *image,
@@ -202,11 +251,12 @@ HALF_VARIANT void tiles_spread(const struct tiles *tiles, struct tile_range rang
   struct place at = place_of(tiles, range.first);
   for (int64_t t = 0; t < range.n; t++, place_next(tiles, &at))
     for (int64_t c = 0; c < tiles->channels; c += 2 * TILE_BLOCK) {
-      int n = blocks_from(c, tiles->channels);
-      struct parts parts;
-      for (int b = 0; b < n; b++)
-        tile_spread(tiles, &at, image + plane_at(tiles, at.sample, c / TILE_BLOCK + b), &parts, b);
-      parts_write(&parts, n, w + t * tiles->channels + c, range.n * tiles->channels);
+      const uint16_t *planes = image + plane_at(tiles, at.sample, c / TILE_BLOCK);
+      uint16_t *to = w + TILE_PARTS * t * tiles->channels + c;
+      if (blocks_from(c, tiles->channels) == 2)
+        tile_spread(&(struct blocks){tiles, planes, 2}, &at, to);
+      else
+        tile_spread(&(struct blocks){tiles, planes, 1}, &at, to);
     }
 }
 
@@ -219,14 +269,18 @@ static INLINED void kernel_line(const vec *in, ptrdiff_t step, vec *out, ptrdiff
   out[3 * out_step] = c;
 }
 
-/* taps[TILE_TAPS]: a block of kernels. */
-HALF_VARIANT static INLINED void kernels_transform(const vec *taps, struct parts *to, int block) {
-  vec lines[KERNEL * WINDOW], parts[TILE_PARTS];
-  for (int i = 0; i < KERNEL; i++)
-    kernel_line(taps + KERNEL * i, 1, lines + WINDOW * i, 1);
-  for (int j = 0; j < WINDOW; j++)
-    kernel_line(lines + j, WINDOW, parts + j, WINDOW);
-  parts_round(parts, to, block);
+/* taps[n_blocks][TILE_TAPS] */
+HALF_VARIANT static INLINED void kernels_transform(const vec taps[][TILE_TAPS], int n_blocks, uint16_t *to,
+                                                   int64_t channels) {
+  vec lines[2][WINDOW][KERNEL], parts[2][WINDOW];
+  for (int b = 0; b < n_blocks; b++)
+    for (int j = 0; j < KERNEL; j++)
+      kernel_line(taps[b] + j, KERNEL, &lines[b][0][j], KERNEL);
+  for (int i = 0; i < WINDOW; i++) {
+    for (int b = 0; b < n_blocks; b++)
+      kernel_line(lines[b][i], 1, parts[b], 1);
+    parts_write(parts, n_blocks, to + i * WINDOW * channels, channels);
+  }
 }
 
 typedef int32_t lanes __attribute__((vector_size(TILE_BLOCK * sizeof(int32_t))));
@@ -252,9 +306,10 @@ static INLINED size_t row_bytes(const struct kernels *kernels, int64_t kernel) {
   return (is_near_end ? TILE_TAPS : TILE_BLOCK) * sizeof(float);
 }
 
-/* A block of kernels, `step` apart from kernel number `first` on: rows[t] are their elements t. */
+/* A block of kernels, `step` apart from kernel number `first` on: taps[t] are their elements t. */
 HALF_VARIANT static INLINED void kernels_read(const struct kernels *kernels, const float *weights,
-                                              int64_t first, int64_t step, vec rows[TILE_BLOCK]) {
+                                              int64_t first, int64_t step, vec taps[TILE_TAPS]) {
+  vec rows[TILE_BLOCK];
   for (int l = 0; l < TILE_BLOCK; l++) {
     int64_t kernel = first + l * step;
     rows[l] = (vec){0};
@@ -264,21 +319,29 @@ HALF_VARIANT static INLINED void kernels_read(const struct kernels *kernels, con
       memcpy(&rows[l], weights + kernel * TILE_TAPS, TILE_TAPS * sizeof(float));
   }
   transpose(rows);
+  memcpy(taps, rows, TILE_TAPS * sizeof *taps);
 }
 
+static INLINED void kernels_turn(vec taps[TILE_TAPS]) {
+  for (int t = 0; t < TILE_TAPS / 2; t++) {
+    vec tap = taps[t];
+    taps[t] = taps[TILE_TAPS - 1 - t];
+    taps[TILE_TAPS - 1 - t] = tap;
+  }
+}
+
+/* A block of inputs at a time, whose weights lie side by side. */
 HALF_VARIANT void kernels_take(const struct kernels *kernels, const float *weights, uint16_t *u) {
   int64_t out = kernels->out, in = kernels->in;
-  for (int64_t o = 0; o < out; o += 2 * TILE_BLOCK)
-    for (int64_t i = 0; i < in; i++) {
-      int n = blocks_from(o, out);
-      struct parts parts;
-      for (int b = 0; b < n; b++) {
-        vec rows[TILE_BLOCK];
-        kernels_read(kernels, weights, (o + b * TILE_BLOCK) * in + i, in, rows);
-        kernels_transform(rows, &parts, b);
+  for (int64_t first = 0; first < in; first += TILE_BLOCK)
+    for (int64_t o = 0; o < out; o += 2 * TILE_BLOCK)
+      for (int64_t i = first; i < first + TILE_BLOCK; i++) {
+        int n = blocks_from(o, out);
+        vec taps[2][TILE_TAPS];
+        for (int b = 0; b < n; b++)
+          kernels_read(kernels, weights, (o + b * TILE_BLOCK) * in + i, in, taps[b]);
+        kernels_transform(taps, n, u + TILE_PARTS * i * out + o, out);
       }
-      parts_write(&parts, n, u + i * out + o, in * out);
-    }
 }
 
 HALF_VARIANT void kernels_take_turned(const struct kernels *kernels, const float *weights, uint16_t *u) {
@@ -286,15 +349,12 @@ HALF_VARIANT void kernels_take_turned(const struct kernels *kernels, const float
   for (int64_t o = 0; o < out; o++)
     for (int64_t i = 0; i < in; i += 2 * TILE_BLOCK) {
       int n = blocks_from(i, in);
-      struct parts parts;
+      vec taps[2][TILE_TAPS];
       for (int b = 0; b < n; b++) {
-        vec rows[TILE_BLOCK], turned[TILE_TAPS];
-        kernels_read(kernels, weights, o * in + i + b * TILE_BLOCK, 1, rows);
-        for (int t = 0; t < TILE_TAPS; t++)
-          turned[t] = rows[TILE_TAPS - 1 - t];
-        kernels_transform(turned, &parts, b);
+        kernels_read(kernels, weights, o * in + i + b * TILE_BLOCK, 1, taps[b]);
+        kernels_turn(taps[b]);
       }
-      parts_write(&parts, n, u + o * in + i, in * out);
+      kernels_transform(taps, n, u + TILE_PARTS * o * in + i, in);
     }
 }
 
@@ -313,7 +373,7 @@ HALF_VARIANT void kernels_put(const struct kernels *kernels, const float *s, flo
     for (int64_t i = 0; i < in; i += TILE_BLOCK) {
       vec parts[TILE_PARTS], lines[WINDOW * KERNEL], rows[TILE_BLOCK] = {{0}};
       for (int p = 0; p < TILE_PARTS; p++)
-        memcpy(&parts[p], s + (p * out + o) * in + i, sizeof parts[p]);
+        memcpy(&parts[p], s + (TILE_PARTS * o + p) * in + i, sizeof parts[p]);
       for (int r = 0; r < WINDOW; r++)
         gradient_line(parts + WINDOW * r, 1, lines + KERNEL * r, 1);
       for (int c = 0; c < KERNEL; c++)

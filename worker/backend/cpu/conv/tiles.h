@@ -3,7 +3,8 @@
    TILE_PARTS products of matrices, one for each element of a transformed tile, take the place of nine.
 
    Images are bf16[samples, channels / 16, height, width, 16]. What matrices multiply is bf16; transforms and
-   sums are f32. */
+   sums are f32. The parts of a row lie side by side. If each part were a whole matrix, those of a tile would
+   often be a multiple of 4096 bytes apart, and an L1 cache holds eight lines that are. */
 #ifndef WEIR_WORKER_BACKEND_CPU_CONV_TILES_H
 #define WEIR_WORKER_BACKEND_CPU_CONV_TILES_H
 
@@ -24,15 +25,15 @@ struct tile_range {
   int64_t first, n;
 };
 
-/* Windows of 4 x 4 -> v bf16[TILE_PARTS, n, channels]. */
+/* Windows of 4 x 4 -> v bf16[n, TILE_PARTS, channels]. */
 void tiles_take(const struct tiles *tiles, struct tile_range range, const uint16_t *image, uint16_t *v);
 
-/* m f32[TILE_PARTS, n, channels] -> the image's elements, each plus its channel's bias (NULL: none). Pads are
+/* m f32[n, TILE_PARTS, channels] -> the image's elements, each plus its channel's bias (NULL: none). Pads are
    not looked at. */
 void tiles_put(const struct tiles *tiles, struct tile_range range, const float *m, const float *bias,
                uint16_t *image);
 
-/* The adjoint of tiles_put: -> w bf16[TILE_PARTS, n, channels]. */
+/* The adjoint of tiles_put: -> w bf16[n, TILE_PARTS, channels]. */
 void tiles_spread(const struct tiles *tiles, struct tile_range range, const uint16_t *image, uint16_t *w);
 
 /* Kernels f32[out, in, 3, 3]; both numbers of channels fill blocks. */
@@ -40,12 +41,12 @@ struct kernels {
   int64_t out, in;
 };
 
-/* -> u bf16[TILE_PARTS, in, out]. */
+/* -> u bf16[in, TILE_PARTS, out]. */
 void kernels_take(const struct kernels *kernels, const float *weights, uint16_t *u);
-/* Of kernels that are turned about, as the gradient of the input needs them -> u bf16[TILE_PARTS, out, in].
+/* Of kernels that are turned about, as the gradient of the input needs them -> u bf16[out, TILE_PARTS, in].
  */
 void kernels_take_turned(const struct kernels *kernels, const float *weights, uint16_t *u);
-/* The adjoint: s f32[TILE_PARTS, out, in] -> the gradient f32[out, in, 3, 3]. */
+/* The adjoint: s f32[out, TILE_PARTS, in] -> the gradient f32[out, in, 3, 3]. */
 void kernels_put(const struct kernels *kernels, const float *s, float *gradient);
 
 #endif

@@ -19,6 +19,7 @@ static int verify_asked(const struct args *args, struct verdict *verdict, struct
 static int verify_stored(const struct args *args, struct store *store, struct verdict *verdict,
                          struct err *err);
 static void verdict_print(struct verdict *verdict, const Weir__VerifyReply *reply);
+static void verdict_fail(const struct verdict *verdict, struct err *err);
 
 static int verify_run(const struct args *args) {
   struct store *store = NULL;
@@ -34,9 +35,8 @@ static int verify_run(const struct args *args) {
   store_close(store);
   if (err.code == ERR_OK && verdict.checkpoints == 0)
     printf("run '%s' has no checkpoint\n", args->arguments[0]);
-  if (err.code == ERR_OK && verdict.damaged_blocks > 0)
-    err_set(&err, ERR_INTERNAL, "%" PRIu64 " of %" PRIu64 " checkpoints damaged: %" PRIu64 " blocks",
-            verdict.damaged_checkpoints, verdict.checkpoints, verdict.damaged_blocks);
+  if (err.code == ERR_OK && verdict.damaged_checkpoints > 0)
+    verdict_fail(&verdict, &err);
   return err.code ? command_fail(&err) : EXIT_DONE;
 }
 
@@ -125,14 +125,26 @@ static void verdict_print(struct verdict *verdict, const Weir__VerifyReply *repl
            output_bytes(reply->bytes, bytes), reply->weights_sha256);
   } else {
     verdict->damaged_checkpoints++;
-    verdict->damaged_blocks += reply->n_damaged;
     for (size_t i = 0; i < reply->n_damage; i++) {
       output_clean(reply->damage[i]);
       printf("  %s\n", reply->damage[i]);
     }
-    printf("step %" PRIu64 ": damaged, %u of %u blocks\n", reply->step, reply->n_damaged, reply->blocks);
+    printf("step %" PRIu64 ": damaged", reply->step);
+    if (reply->blocks > 0) { /* else its record is */
+      verdict->damaged_blocks += reply->n_damaged;
+      printf(", %u of %u blocks", reply->n_damaged, reply->blocks);
+    }
+    printf("\n");
   }
   fflush(stdout);
+}
+
+static void verdict_fail(const struct verdict *verdict, struct err *err) {
+  char blocks[64] = "";
+  if (verdict->damaged_blocks > 0)
+    snprintf(blocks, sizeof blocks, ": %" PRIu64 " blocks", verdict->damaged_blocks);
+  err_set(err, ERR_INTERNAL, "%" PRIu64 " of %" PRIu64 " checkpoints damaged%s", verdict->damaged_checkpoints,
+          verdict->checkpoints, blocks);
 }
 
 static const struct option_def verify_options[] = {

@@ -134,6 +134,20 @@ def test_verify_names_the_damaged_and_the_missing_block():
         weir("verify", "small", "--coordinator", cluster.address)
 
 
+def test_verify_names_a_checkpoint_whose_record_is_lost():
+    with Folder() as folder, Cluster(folder, gate=Gate(folder)) as cluster:
+        run = finish_with_two(cluster, small_run(folder))
+        step = checkpoint_before_the_last(cluster, run)
+        path = folder.file(os.path.join("store", "records", "runs", run, "checkpoints", f"{step:020}"))
+        os.rename(path, folder.file("aside"))
+        for which, n in ((), 2), (("--step", step), 1):
+            done = weir("verify", run, *which, "--coordinator", cluster.address, status=1)
+            assert f"  the store has no record of it\nstep {step}: damaged\n" in done.stdout, done.stdout
+            assert f"1 of {n} checkpoints damaged\n" in done.stderr, done.stderr
+        os.rename(folder.file("aside"), path)
+        weir("verify", run, "--coordinator", cluster.address)
+
+
 def peer_hash(onnx, safetensors):
     """weights_sha256 as other programs compute it from both forms."""
     if not os.path.exists(PEER_PYTHON):

@@ -19,8 +19,8 @@ struct verification {
   struct coordinator_service *shell;
   struct rpc_call *call;
   char *run;
-  uint64_t *steps;
-  int at, n_steps;
+  uint64_t *steps; /* those of which the store has no record come to its beginning */
+  int at, n_steps, n_gone;
 };
 
 /* Lines of damage as they are found. */
@@ -34,7 +34,11 @@ static int pause_allowed(const Weir__RunInfo *info, struct err *err);
 static int resume_allowed(const Weir__RunInfo *info, struct err *err);
 static void unknown_step(const Weir__ListCheckpointsReply *known, uint64_t wanted, struct err *err);
 static void verify_run(struct task *task);
-static int verify_step(const struct verification *verification, uint64_t step, struct err *err);
+static int verify_step(struct verification *verification, uint64_t step, struct err *err);
+static void verify_gone(struct task *task);
+static bool is_listed(const Weir__ListCheckpointsReply *known, uint64_t step);
+static void send_lost(const struct verification *verification, uint64_t step, struct err *err);
+static void verification_finish(struct verification *verification, const struct err *err);
 
 static const char *state_text(Weir__RunState state) {
   switch (state) {
@@ -305,12 +309,51 @@ static void verify_run(struct task *task) {
     verify_step(verification, verification->steps[verification->at++], &err);
   if (!err.code && verification->at < verification->n_steps) {
     task_post(verification->shell->verifying, task);
-    return;
+  } else if (!err.code && verification->n_gone > 0) {
+    task->run = verify_gone;
+    task_post(verification->shell->event_loop, task);
+  } else {
+    verification_finish(verification, &err);
   }
-  sender_finish(verification->call, &err);
+}
+
+static void verification_finish(struct verification *verification, const struct err *err) {
+  sender_finish(verification->call, err);
   free(verification->steps);
   free(verification->run);
   free(verification);
+}
+
+/* A checkpoint that was deleted meanwhile is not the run's any more; the others' records are lost. */
+static void verify_gone(struct task *task) {
+  struct verification *verification = TASK_OWNER(task, struct verification, task);
+  Weir__ListCheckpointsReply known;
+  struct err err = ERR_NONE;
+  struct arena arena;
+  arena_init(&arena);
+  if (coordinator_list_checkpoints(verification->shell->core, verification->run, &arena, &known))
+    for (int i = 0; i < verification->n_gone && !err.code; i++)
+      if (is_listed(&known, verification->steps[i]))
+        send_lost(verification, verification->steps[i], &err);
+  arena_fini(&arena);
+  verification_finish(verification, &err);
+}
+
+static bool is_listed(const Weir__ListCheckpointsReply *known, uint64_t step) {
+  for (size_t i = 0; i < known->n_checkpoints; i++)
+    if (known->checkpoints[i]->step == step)
+      return true;
+  return false;
+}
+
+static void send_lost(const struct verification *verification, uint64_t step, struct err *err) {
+  Weir__VerifyReply reply = WEIR__VERIFY_REPLY__INIT;
+  char *damage[] = {"the store has no record of it"};
+  reply.step = step;
+  reply.damage = damage;
+  reply.n_damage = reply.n_damaged = 1;
+  if (rpc_call_send(verification->call, &reply, NULL))
+    err_set(err, ERR_CANCELLED, "the client is gone");
 }
 
 static void keep_line(void *user, const char *line) {
@@ -319,8 +362,7 @@ static void keep_line(void *user, const char *line) {
     damage->lines[damage->n++] = mem_strdup(line);
 }
 
-/* A checkpoint that was deleted meanwhile is passed over. */
-static int verify_step(const struct verification *verification, uint64_t step, struct err *err) {
+static int verify_step(struct verification *verification, uint64_t step, struct err *err) {
   struct damage_lines lines = {.n = 0};
   struct checkpoint_damage damage = {.each = keep_line, .user = &lines};
   Weir__VerifyReply reply = WEIR__VERIFY_REPLY__INIT;
@@ -328,9 +370,10 @@ static int verify_step(const struct verification *verification, uint64_t step, s
   char *name = checkpoint_name(verification->run, step);
   bool is_gone = false;
   int rc = checkpoint_read(verification->shell->store, name, &manifest, err);
-  if (rc == ERR_NOT_FOUND)
+  if (rc == ERR_NOT_FOUND) {
     is_gone = true;
-  else if (rc == ERR_CORRUPT) {
+    verification->steps[verification->n_gone++] = step;
+  } else if (rc == ERR_CORRUPT) {
     damage.n_damaged = 1;
     keep_line(&lines, err->text);
   } else if (!rc)

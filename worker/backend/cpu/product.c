@@ -9,6 +9,8 @@ struct cpu_product {
   dnnl_exec_arg_t args[OPERANDS];
 };
 
+/* oneDNN's fast kernels know matrices whose rows take turns in four dimensions only. The first one has one
+   element, so nothing ever steps by its stride. */
 static dnnl_memory_desc_t view_layout(int64_t stack, const struct product_view *view, dnnl_data_type_t type) {
   dnnl_memory_desc_t layout;
   const dnnl_dims_t dims = {1, stack, view->rows, view->columns};

@@ -5,9 +5,9 @@
 #include "worker/backend/cpu/cpu.h"
 
 /* A stack of matrices: element (i, j) of matrix s is at s * stack_stride + i * row_stride + j *
-   column_stride. oneDNN takes none of a stack that steps by 0, even if it is a stack of one. Its fast kernels
-   take matrices that follow each other, and those of which row i of all matrices comes before row i + 1 of
-   any. */
+   column_stride. oneDNN takes none of a stack that steps by 0, even if it is a stack of one. It has fast
+   kernels for matrices that follow each other, and for matrices whose rows (of a transposed one, whose
+   columns) take turns: row i of all, then row i + 1 of all. */
 struct product_view {
   int64_t rows, columns;
   int64_t stack_stride, row_stride, column_stride;

@@ -73,13 +73,13 @@ static void exact_init(struct exact *e, const struct image_case *of) {
   e->y = image_new(&e->to, 2);
   e->weights = mem_new((size_t)(in * out * TILE_TAPS) * sizeof(float));
   for (int64_t i = 0; i < in * out * TILE_TAPS; i++)
-    e->weights[i] = (float)(4 * whole_number(3, i, 1)); /* a part is a quarter of a whole number */
-  int64_t n = N * ((height + 1) / 2) * ((width + 1) / 2),
-          most = in > out ? in : out; /* of the larger image */
+    e->weights[i] = (float)(4 * whole_number(3, i, 1));   /* a part is a quarter of a whole number */
+  int64_t n = N * ((height + 1) / 2) * ((width + 1) / 2); /* of the larger image */
+  int64_t most = in > out ? in : out;
   e->v = mem_new((size_t)(TILE_PARTS * n * most) * sizeof(uint16_t));
   e->w = mem_new((size_t)(TILE_PARTS * n * out) * sizeof(uint16_t));
   e->u = mem_new((size_t)(TILE_PARTS * in * out) * sizeof(uint16_t));
-  e->m = mem_new(((size_t)(TILE_PARTS * n * most) + (size_t)(TILE_PARTS * in * out)) * sizeof(float));
+  e->m = mem_new((size_t)(TILE_PARTS * (n > in ? n * most : in * most)) * sizeof(float));
 }
 
 static void exact_fini(struct exact *e) {
@@ -185,7 +185,7 @@ static void check_input_gradient(struct exact *e) {
   free(dx);
 }
 
-/* m f32[part, out, in] = sum over tiles of w[part, tile, out] v[part, tile, in]. */
+/* m f32[out, part, in] = sum over tiles of w[tile, part, out] v[tile, part, in]. */
 static void multiply_turned(const struct exact *e) {
   int64_t n = tile_count(&e->from), out = e->kernels.out, in = e->kernels.in;
   for (int64_t p = 0; p < TILE_PARTS; p++)
@@ -202,8 +202,11 @@ static void multiply_turned(const struct exact *e) {
 static void check_weight_gradient(struct exact *e) {
   int64_t n = tile_count(&e->from), out = e->kernels.out, in = e->kernels.in;
   float *dw = mem_new((size_t)(in * out * TILE_TAPS) * sizeof *dw);
-  tiles_take(&e->from, (struct tile_range){0, n}, e->x, e->v);
-  tiles_spread(&e->to, (struct tile_range){0, n}, e->y, e->w);
+  for (int64_t first = 0, part = n / 2 + 1; first < n; first += part, part = n - first) {
+    struct tile_range range = {first, part};
+    tiles_take(&e->from, range, e->x, e->v + TILE_PARTS * first * in);
+    tiles_spread(&e->to, range, e->y, e->w + TILE_PARTS * first * out);
+  }
   multiply_turned(e);
   kernels_put(&e->kernels, e->m, dw);
   for (int64_t d = 0; d < in * out * TILE_TAPS; d++) {
@@ -312,7 +315,10 @@ static void the_shape_alone_decides(void **state) {
       /* few samples, few channels, and what fills no blocks */
       {4, 64, 64, 32, 32, 1, 1, {true, true, true}},
       {1, 256, 256, 8, 8, 1, 1, {false}},
-      {8, 256, 256, 8, 8, 1, 1, {false, false, true}},
+      {4, 256, 256, 8, 8, 1, 1, {false, false, true}},
+      {32, 16, 64, 32, 32, 1, 1, {false, false, true}},
+      {32, 32, 32, 16, 16, 1, 1, {true, true, true}},
+      {32, 16, 32, 32, 32, 1, 1, {false}},
       {8, 512, 512, 4, 4, 1, 1, {false}},
       {32, 16, 16, 32, 32, 1, 1, {false}},
       {32, 72, 64, 32, 32, 1, 1, {false}},

@@ -1,4 +1,4 @@
-/* The transforms of F(2x2, 3x3), of a block of channels at a time. */
+/* The transforms of F(2x2, 3x3), of one or two blocks of channels at a time. */
 #include "worker/backend/cpu/conv/tiles.h"
 
 #include <stdbool.h>
@@ -118,7 +118,8 @@ HALF_VARIANT static INLINED void column_take(const struct tiles *tiles, const ui
   window_line(from, 1, to, 1);
 }
 
-/* One block of a sample, or two side by side. */
+/* One block of a sample, or two side by side. The compiler makes a variant of what is done for each number.
+ */
 struct blocks {
   const struct tiles *tiles;
   const uint16_t *planes;
@@ -283,16 +284,15 @@ HALF_VARIANT static INLINED void kernels_transform(const vec taps[][TILE_TAPS], 
   }
 }
 
-typedef int32_t lanes __attribute__((vector_size(TILE_BLOCK * sizeof(int32_t))));
-
 /* Rows become columns: each of four turns interleaves the upper half of the rows with the lower half. */
 HALF_VARIANT static INLINED void transpose(vec rows[TILE_BLOCK]) {
-  const lanes low = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23}, high = low + 8;
   for (int turn = 1; turn < TILE_BLOCK; turn *= 2) {
     vec turned[TILE_BLOCK];
     for (int r = 0; r < TILE_BLOCK / 2; r++) {
-      turned[2 * r] = __builtin_shuffle(rows[r], rows[r + TILE_BLOCK / 2], low);
-      turned[2 * r + 1] = __builtin_shuffle(rows[r], rows[r + TILE_BLOCK / 2], high);
+      vec a = rows[r], b = rows[r + TILE_BLOCK / 2];
+      turned[2 * r] = __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+      turned[2 * r + 1] =
+          __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
     }
     memcpy(rows, turned, sizeof turned);
   }

@@ -3,8 +3,9 @@
    TILE_PARTS products of matrices, one for each element of a transformed tile, take the place of nine.
 
    Images are bf16[samples, channels / 16, height, width, 16]. What matrices multiply is bf16; transforms and
-   sums are f32. The parts of a row lie side by side. If each part were a whole matrix, those of a tile would
-   often be a multiple of 4096 bytes apart, and an L1 cache holds eight lines that are. */
+   sums are f32. The parts of a tile lie side by side, and those of a kernel. If each part were a whole
+   matrix, they would often be a multiple of 4096 bytes apart, and an L1 cache of eight ways holds eight lines
+   that are. */
 #ifndef WEIR_WORKER_BACKEND_CPU_CONV_TILES_H
 #define WEIR_WORKER_BACKEND_CPU_CONV_TILES_H
 

@@ -39,8 +39,9 @@ bool winograd_pays(const struct winograd_shape *shape, enum conv_way way) {
   return MARGIN * winograd <= direct;
 }
 
-/* The same of F(2x2, 3x3) in bf16. Its products take longer than as many of the direct kernel, and direct
-   kernels for the gradient of the weights take longer than others. */
+/* The same of F(2x2, 3x3) in bf16. In multiply-adds of the direct kernel forward, what takes as long: a
+   multiply-add of the direct kernel and of a product, an element of a channel's transformed tile, in and out,
+   and an element of a transformed kernel. Fitted to shapes that were measured (docs/PERFORMANCE.md). */
 struct half_costs {
   double direct, product, tile, kernel;
 };
@@ -48,7 +49,7 @@ struct half_costs {
 static const struct half_costs half_costs = {1, 1.1, 9, 60}, half_grad_costs = {1.25, 1.2, 12, 40};
 enum { HALF_TILE = 2, HALF_SIDE = 4 };
 
-/* It has to take five sixths of what the direct kernels take. */
+/* It has to take at most five sixths of what the direct kernels take. */
 static const double half_margin = 6.0 / 5;
 
 /* Elements of kernels that meet an element of the image, of a pair of channels: direct kernels leave out the

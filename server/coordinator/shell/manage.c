@@ -324,14 +324,16 @@ static void verification_finish(struct verification *verification, const struct 
   free(verification);
 }
 
-/* A checkpoint that was deleted meanwhile is not the run's any more; the others' records are lost. */
+/* A checkpoint that was deleted meanwhile is not listed any more, unless the whole run is on its way out; the
+   records of others are lost. */
 static void verify_gone(struct task *task) {
   struct verification *verification = TASK_OWNER(task, struct verification, task);
   Weir__ListCheckpointsReply known;
   struct err err = ERR_NONE;
   struct arena arena;
   arena_init(&arena);
-  if (coordinator_list_checkpoints(verification->shell->core, verification->run, &arena, &known))
+  if (!shell_saves_is_deleting(verification->shell, verification->run) &&
+      coordinator_list_checkpoints(verification->shell->core, verification->run, &arena, &known))
     for (int i = 0; i < verification->n_gone && !err.code; i++)
       if (is_listed(&known, verification->steps[i]))
         send_lost(verification, verification->steps[i], &err);

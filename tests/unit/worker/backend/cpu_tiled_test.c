@@ -73,7 +73,8 @@ static void exact_init(struct exact *e, const struct image_case *of) {
   e->y = image_new(&e->to, 2);
   e->weights = mem_new((size_t)(in * out * TILE_TAPS) * sizeof(float));
   for (int64_t i = 0; i < in * out * TILE_TAPS; i++)
-    e->weights[i] = (float)(4 * whole_number(3, i, 1));   /* a part is a quarter of a whole number */
+    e->weights[i] = (float)(4 * whole_number(3, i, 1)); /* a part is a quarter of a whole number */
+
   int64_t n = N * ((height + 1) / 2) * ((width + 1) / 2); /* of the larger image */
   int64_t most = in > out ? in : out;
   e->v = mem_new((size_t)(TILE_PARTS * n * most) * sizeof(uint16_t));

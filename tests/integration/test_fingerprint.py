@@ -14,7 +14,8 @@ from harness import (ROOT, Cluster, Folder, Process, Skip, done_event, main, new
 LIBM = re.compile(r"libm ([0-9a-f]{16})")
 # Exact, or rounded correctly: the same everywhere.
 EXACT = {"ceil", "ceilf", "floor", "floorf", "rint", "rintf", "nearbyint", "nearbyintf", "round", "roundf", "trunc",
-         "truncf", "fmod", "fmodf", "sqrt", "sqrtf", "fmax", "fmaxf", "fmin", "fminf", "lrint", "lrintf"}
+         "truncf", "fmod", "fmodf", "sqrt", "sqrtf", "fmax", "fmaxf", "fmin", "fminf", "lrint", "lrintf",
+         "fma", "fmaf", "nextafter", "nextafterf"}
 
 
 def other_libm():

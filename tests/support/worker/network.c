@@ -46,7 +46,7 @@ int add_conv(struct network *f, int x, int64_t in, int64_t out, int64_t group) {
   return add_node(f, "Conv", VALUES(x, w, b), (struct attr_list){attrs, 3});
 }
 
-static int add_batch_norm(struct network *f, int x, int64_t channels) {
+int add_batch_norm(struct network *f, int x, int64_t channels) {
   int scale = add_weight(f, (struct shape){1, {channels}}, 1);
   int shift = add_weight(f, (struct shape){1, {channels}}, 0.5f);
   return graph_add_node(f->graph, "BatchNormTraining", VALUES(x, scale, shift), 4, ATTRS_NONE)->outputs[0];

@@ -38,6 +38,9 @@ int add_node(struct network *f, const char *op, struct value_list inputs, struct
 /* x f32[N,in,H,W] -> f32[N,out,H,W], with a bias, kernels of 3 x 3 and pads of 1. */
 int add_conv(struct network *f, int x, int64_t in, int64_t out, int64_t group);
 
+/* x f32[N,channels,...] -> the same, by the batch's own statistics. */
+int add_batch_norm(struct network *f, int x, int64_t channels);
+
 /* Windows of 2 x 2, side by side. */
 int add_max_pool(struct network *f, int x);
 

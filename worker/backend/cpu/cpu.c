@@ -102,8 +102,10 @@ static int graph_survey(struct backend_program *program, const int *watched, int
     if (node_check(graph, node, err))
       return err->code;
     for (int i = 0; i < node->n_inputs; i++)
-      if (node->inputs[i] >= 0)
+      if (node->inputs[i] >= 0) {
         program->values[node->inputs[i]].last_node = n;
+        program->values[node->inputs[i]].n_reads++;
+      }
     if (node->forward >= 0)
       program->nodes[node->forward].has_gradient = true;
     if (node->forward >= 0 && n < program->first_backward)
@@ -112,8 +114,7 @@ static int graph_survey(struct backend_program *program, const int *watched, int
   return ERR_OK;
 }
 
-/* oneDNN is given f32 tensors that are not empty. */
-static bool suits_kernels(const struct graph *graph, const struct node *node) {
+bool cpu_suits_kernels(const struct graph *graph, const struct node *node) {
   bool has_f32_out =
       node->outputs[0] < 0 ? node->op->min_outputs == 0 : graph->values[node->outputs[0]].dtype == DTYPE_F32;
   return node_has_elements(graph, node, node->n_inputs) && has_f32_out && node->n_inputs > 0 &&
@@ -121,11 +122,13 @@ static bool suits_kernels(const struct graph *graph, const struct node *node) {
 }
 
 static void node_prepare(struct backend_program *program, const struct node *node) {
+  if (program->nodes[node->index].is_passed_over)
+    return;
   if (node_is_alias(node)) {
     cpu_alias(program, node->outputs[0], node->inputs[0]);
     return;
   }
-  if (suits_kernels(program->graph, node))
+  if (cpu_suits_kernels(program->graph, node))
     for (size_t k = 0; k < sizeof kernels / sizeof kernels[0]; k++)
       if (strcmp(kernels[k]->op, node->op->name) == 0 && kernels[k]->prepare(program, node))
         return;
@@ -219,6 +222,8 @@ static int blueprint_make(struct backend_program *program, const struct backend_
     code = graph_survey(program, watched, n_watched, err);
   if (!code)
     cpu_types_survey(program);
+  if (!code)
+    cpu_norms_survey(program);
   if (!code)
     code = nodes_prepare(program, watched, n_watched, err);
   descs_release(program);

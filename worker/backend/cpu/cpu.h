@@ -15,6 +15,7 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
+#include "worker/backend/fused_activation.h"
 #include "worker/backend/backend.h"
 
 enum cpu_place {
@@ -69,16 +70,25 @@ struct cpu_step {
   void *details;   /* the kernel's own, in the program's arena */
 };
 
+/* An activation that a batch norm takes, or whose gradient the norm's gradient takes. */
+struct cpu_norm_fusion {
+  struct fused_activation activation;
+  int value; /* what is written, or in place of dy read */
+};
+
 /* What building knows of a node. */
 struct cpu_node {
   dnnl_primitive_desc_t forward; /* for the backward node's hint; NULL */
   int workspace;                 /* buffer that the forward step leaves for the backward one; -1 */
   bool has_gradient;             /* backward nodes belong to it */
+  bool is_passed_over;           /* another node does its work, too */
+  struct cpu_norm_fusion fusion; /* of kind NONE: none */
 };
 
 struct cpu_value {
-  int buffer; /* the first of its buffers: as it was produced; -1: none yet */
-  int last_node;
+  int buffer;    /* the first of its buffers: as it was produced; -1: none yet */
+  int last_node; /* that reads it; -1 */
+  int n_reads;   /* inputs of nodes that it is */
   bool is_watched;
   bool is_exact; /* makes a watched value: never kept in bf16 */
 };
@@ -134,6 +144,9 @@ struct cpu_kernel {
   bool (*prepare)(struct backend_program *program, const struct node *node);
 };
 
+/* Whether kernels may be asked to take the node: oneDNN is given f32 tensors that are not empty. */
+bool cpu_suits_kernels(const struct graph *graph, const struct node *node);
+
 /* layout.c: layouts. Two layouts are the same when every element, counted in row-major order, lies at the
    same offset, whatever the dimensions are called; a layout is dense when it is the same as row-major. */
 bool layout_is_same(const dnnl_memory_desc_t *a, const dnnl_memory_desc_t *b);
@@ -159,6 +172,12 @@ int cpu_check_precision(enum precision precision, struct err *err);
 void cpu_types_survey(struct backend_program *program);
 /* What a kernel that can should write a result in: f32 or bf16. */
 dnnl_data_type_t cpu_type(const struct backend_program *program, int value);
+
+/* norm_fusion.c: which activations batch norms compute along with their results, and which gradients of
+   activations along with their own. Alone, each would be a pass over memory. Decides for all nodes before any
+   is prepared, once the types of values are known; nodes that get a fusion are such that their kernels take.
+ */
+void cpu_norms_survey(struct backend_program *program);
 
 /* build.c: for kernels. `value` is a value's index. */
 

@@ -42,6 +42,27 @@ static INLINED void real_put(void *data, int64_t i, bool is_bf16, float value) {
     ((float *)data)[i] = value;
 }
 
+/* The same of 16 elements, for loops in which gcc would not make vectors of it. */
+static INLINED void bf16_of_reals(const float from[16], uint16_t *to) {
+  typedef uint32_t words __attribute__((vector_size(16 * sizeof(uint32_t))));
+  typedef uint16_t halves __attribute__((vector_size(16 * sizeof(uint16_t))));
+  words bits, rounded, is_nan;
+  memcpy(&bits, from, sizeof bits);
+  rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  is_nan = (words)((bits & 0x7fffffff) > 0x7f800000);
+  rounded = (rounded & ~is_nan) | ((bits >> 16 | 0x40) & is_nan);
+  halves result = __builtin_convertvector(rounded, halves);
+  memcpy(to, &result, sizeof result);
+}
+
+static INLINED void reals_put(void *data, int64_t at, bool is_bf16, const float *from, const int64_t n) {
+  int64_t i = 0;
+  for (; is_bf16 && i + 16 <= n; i += 16)
+    bf16_of_reals(from + i, (uint16_t *)data + at + i);
+  for (; i < n; i++)
+    real_put(data, at + i, is_bf16, from[i]);
+}
+
 /* reals.c: n elements of bf16 from element `at` on -> f32[n]. */
 void reals_widen(const void *from, int64_t at, int64_t n, float *to);
 /* f32[n], each times the factor -> n elements of bf16 from element `at` on. */

@@ -1,5 +1,7 @@
-/* Means and variances of channels, and the gradient of a norm by them. */
+/* Means and variances of channels, norms by them, and the gradient of a norm. */
 #include "worker/backend/cpu/norms/moments.h"
+
+#include <math.h>
 
 #include "common/base/vector_variants.h"
 #include "worker/backend/cpu/reals.h"
@@ -59,17 +61,26 @@ bool moments_init(struct moments *m, const dnnl_memory_desc_t *layout) {
   return m->block * m->repeats > 1;
 }
 
+/* Norms between which an activation lets gradients through: those above the one and not as great as the
+   other; NAN: none is too great. */
+struct passage {
+  float above, below;
+};
+
 /* Rows of one sample, from element `at` of each tensor on. tail: elements of a last one, which is shorter. */
 struct rows {
   const void *x, *dy;
-  void *dx;
+  void *to; /* y or dx */
   bool is_bf16;
+  struct fused_activation activation; /* of y */
+  struct passage passage;             /* of dy */
   int64_t at, n, step, tail;
 };
 
 /* By place in a row: what is known of its channel. */
 struct places {
-  float mean[LANES_MAX], offset[LANES_MAX], slope[LANES_MAX], factor[LANES_MAX];
+  float mean[LANES_MAX], gain[LANES_MAX], shift[LANES_MAX];     /* of norms */
+  float offset[LANES_MAX], slope[LANES_MAX], factor[LANES_MAX]; /* of their gradients */
 };
 
 /* The same, and sums over rows. */
@@ -78,61 +89,137 @@ struct lanes {
   double sums[LANES_MAX], products[LANES_MAX];
 };
 
-enum terms { TERMS_X, TERMS_SQUARES, TERMS_DY, TERMS_PRODUCTS };
+/* The multiplication and the addition round once, as in oneDNN's kernels; where the CPU cannot, libm does. */
+static INLINED float norm_of(float x, const struct places *known, int64_t l) {
+  return __builtin_fmaf(x - known->mean[l], known->gain[l], known->shift[l]);
+}
 
-/* Of element i: x, (x - mean)^2, dy or dy (x - mean). */
-static INLINED float term_of(enum terms terms, const struct rows *rows, int64_t i, float mean) {
-  float x = terms == TERMS_DY ? 0 : real_at(rows->x, i, rows->is_bf16);
-  switch (terms) {
-  case TERMS_X:
+static INLINED float activated(float x, const enum fused_activation_kind kind,
+                               const struct fused_activation *of) {
+  if (kind == FUSED_RELU)
+    return x > 0 ? x : 0;
+  if (kind == FUSED_NONE)
     return x;
-  case TERMS_SQUARES:
-    return (x - mean) * (x - mean);
-  case TERMS_DY:
-    return real_at(rows->dy, i, rows->is_bf16);
-  default:
-    return real_at(rows->dy, i, rows->is_bf16) * (x - mean);
-  }
+  x = x < of->low ? of->low : x;
+  return x > of->high ? of->high : x;
+}
+
+/* What reaches the norm of dy. */
+static INLINED float masked(float dy, float x, const struct passage *passage, const struct places *known,
+                            int64_t l) {
+  float norm = norm_of(x, known, l);
+  return (norm > passage->above) & !(norm >= passage->below) ? dy : 0;
+}
+
+enum terms { TERMS_X, TERMS_SQUARES, TERMS_DY, TERMS_PRODUCTS, TERMS_DY_MASKED, TERMS_PRODUCTS_MASKED };
+
+/* Of element i, at place l of its row: x, (x - mean)^2, dy or dy (x - mean). */
+static INLINED float term_of(enum terms terms, const struct rows *rows, const struct places *known, int64_t i,
+                             int64_t l) {
+  float x = real_at(rows->x, i, rows->is_bf16), centred = x - known->mean[l], dy;
+  if (terms == TERMS_X)
+    return x;
+  if (terms == TERMS_SQUARES)
+    return centred * centred;
+  dy = real_at(rows->dy, i, rows->is_bf16);
+  if (terms >= TERMS_DY_MASKED)
+    dy = masked(dy, x, &rows->passage, known, l);
+  return terms == TERMS_DY || terms == TERMS_DY_MASKED ? dy : dy * centred;
 }
 
 /* totals += the terms of a few rows, in f32 first. Of two kinds in one loop gcc would not make vectors. */
 static INLINED void add_terms(enum terms terms, const struct rows *rows, const int64_t elems,
-                              const float *mean, double *totals) {
+                              const struct places *known, double *totals) {
   float sums[LANES_MAX];
   for (int64_t l = 0; l < elems; l++)
     sums[l] = 0;
   for (int64_t r = 0; r < rows->n; r++)
     for (int64_t l = 0; l < elems; l++)
-      sums[l] += term_of(terms, rows, rows->at + r * rows->step + l, mean[l]);
+      sums[l] += term_of(terms, rows, known, rows->at + r * rows->step + l, l);
   for (int64_t l = 0; l < elems; l++)
     totals[l] += (double)sums[l];
 }
 
-/* dx = (dy - offset - (x - mean) slope) factor, where dx may be dy: a row is read before it is written. */
-static INLINED void spread_rows(const struct rows *rows, const int64_t elems, const struct places *known) {
-  const bool is_bf16 = rows->is_bf16;
-  float row[LANES_MAX];
-  for (int64_t r = 0; r < rows->n; r++) {
-    int64_t at = rows->at + r * rows->step;
-    for (int64_t l = 0; l < elems; l++) {
-      float x = real_at(rows->x, at + l, is_bf16), dy = real_at(rows->dy, at + l, is_bf16);
-      row[l] = (dy - known->offset[l] - (x - known->mean[l]) * known->slope[l]) * known->factor[l];
+/* Sums of terms first, then what makes rows. */
+enum walk {
+  WALK_X,
+  WALK_SQUARES,
+  WALK_GRADIENT, /* without an activation, and behind one */
+  WALK_GRADIENT_MASKED,
+  WALK_NORM, /* without an activation, with ReLU, with Clip */
+  WALK_NORM_RELU,
+  WALK_NORM_CLIP,
+  WALK_SPREAD, /* without an activation, and behind one */
+  WALK_SPREAD_MASKED
+};
+
+static INLINED enum fused_activation_kind walk_activation(enum walk walk) {
+  return walk == WALK_NORM_RELU ? FUSED_RELU : walk == WALK_NORM_CLIP ? FUSED_CLIP : FUSED_NONE;
+}
+
+static INLINED void read_row(const void *from, int64_t at, const bool is_bf16, const int64_t elems,
+                             float *to) {
+  for (int64_t l = 0; l < elems; l++)
+    to[l] = real_at(from, at + l, is_bf16);
+}
+
+/* In place: y = activation(norm(x)). */
+static INLINED void norm_row(const enum walk walk, const struct rows *rows, const int64_t elems,
+                             const struct places *known, float *x) {
+#pragma GCC unroll 1
+  for (int64_t l = 0; l < elems; l++)
+    x[l] = activated(norm_of(x[l], known, l), walk_activation(walk), &rows->activation);
+}
+
+/* In place: what reaches the norm of dy. */
+static INLINED void mask_row(const struct rows *rows, const int64_t elems, const struct places *known,
+                             const float *x, float *dy) {
+  for (int64_t l = 0; l < elems; l++)
+    dy[l] = masked(dy[l], x[l], &rows->passage, known, l);
+}
+
+/* In place: dx = (dy - offset - (x - mean) slope) factor. */
+static INLINED void spread_row(const int64_t elems, const struct places *known, const float *x, float *dy) {
+  for (int64_t l = 0; l < elems; l++)
+    dy[l] = (dy[l] - known->offset[l] - (x[l] - known->mean[l]) * known->slope[l]) * known->factor[l];
+}
+
+/* Each row becomes one of the result, which may lie in the same bytes. */
+static INLINED void make_rows(const enum walk walk, const struct rows *of, const int64_t elems,
+                              const struct places *known) {
+  const struct rows rows = *of;
+  float x[LANES_MAX], dy[LANES_MAX];
+  for (int64_t r = 0; r < rows.n; r++) {
+    int64_t at = rows.at + r * rows.step;
+    read_row(rows.x, at, rows.is_bf16, elems, x);
+    if (walk < WALK_SPREAD) {
+      norm_row(walk, &rows, elems, known, x);
+      reals_put(rows.to, at, rows.is_bf16, x, elems);
+      continue;
     }
-    for (int64_t l = 0; l < elems; l++)
-      real_put(rows->dx, at + l, is_bf16, row[l]);
+    read_row(rows.dy, at, rows.is_bf16, elems, dy);
+    if (walk == WALK_SPREAD_MASKED)
+      mask_row(&rows, elems, known, x, dy);
+    spread_row(elems, known, x, dy);
+    reals_put(rows.to, at, rows.is_bf16, dy, elems);
   }
 }
 
-enum walk { WALK_X, WALK_SQUARES, WALK_GRADIENT, WALK_SPREAD };
+static INLINED bool makes_rows(enum walk walk) {
+  return walk >= WALK_NORM;
+}
 
 static INLINED void add_rows(enum walk walk, struct rows rows, const int64_t elems,
                              const struct places *known, struct lanes *lanes) {
-  const enum terms terms = walk == WALK_X ? TERMS_X : walk == WALK_SQUARES ? TERMS_SQUARES : TERMS_DY;
+  const int masked = walk == WALK_GRADIENT_MASKED ? TERMS_DY_MASKED - TERMS_DY : 0;
+  const enum terms terms = walk == WALK_X         ? TERMS_X
+                           : walk == WALK_SQUARES ? TERMS_SQUARES
+                                                  : TERMS_DY + masked;
   for (int64_t left = rows.n; left > 0; left -= CHUNK, rows.at += CHUNK * rows.step) {
     rows.n = left < CHUNK ? left : CHUNK;
-    add_terms(terms, &rows, elems, known->mean, lanes->sums);
-    if (walk == WALK_GRADIENT)
-      add_terms(TERMS_PRODUCTS, &rows, elems, known->mean, lanes->products);
+    add_terms(terms, &rows, elems, known, lanes->sums);
+    if (walk == WALK_GRADIENT || walk == WALK_GRADIENT_MASKED)
+      add_terms(TERMS_PRODUCTS + masked, &rows, elems, known, lanes->products);
   }
 }
 
@@ -146,10 +233,10 @@ static INLINED void walk_samples(enum walk walk, const struct moments *m, struct
   rest.at += m->rows * m->row_step;
   rest.n = 1;
   for (int64_t s = 0; s < m->samples; s++, rows.at += m->sample_step, rest.at += m->sample_step)
-    if (walk == WALK_SPREAD) {
-      spread_rows(&rows, elems, &known);
+    if (makes_rows(walk)) {
+      make_rows(walk, &rows, elems, &known);
       if (rows.tail)
-        spread_rows(&rest, rows.tail, &known);
+        make_rows(walk, &rest, rows.tail, &known);
     } else {
       add_rows(walk, rows, elems, &known, lanes);
       if (rows.tail)
@@ -190,8 +277,13 @@ static INLINED void walk_sized(enum walk walk, const struct moments *m, struct r
 
 BLOCK_WALK(walk_x, WALK_X)
 BLOCK_WALK(walk_squares, WALK_SQUARES)
+BLOCK_WALK(walk_norm, WALK_NORM)
+BLOCK_WALK(walk_norm_relu, WALK_NORM_RELU)
+BLOCK_WALK(walk_norm_clip, WALK_NORM_CLIP)
 BLOCK_WALK(walk_gradient, WALK_GRADIENT)
+BLOCK_WALK(walk_gradient_masked, WALK_GRADIENT_MASKED)
 BLOCK_WALK(walk_spread, WALK_SPREAD)
+BLOCK_WALK(walk_spread_masked, WALK_SPREAD_MASKED)
 
 typedef void block_walk(const struct moments *m, const struct rows *rows, int64_t elems, struct lanes *lanes);
 
@@ -199,8 +291,13 @@ typedef void block_walk(const struct moments *m, const struct rows *rows, int64_
 static block_walk *const block_walks[][2] = {
     [WALK_X] = {walk_x, walk_x_bf16},
     [WALK_SQUARES] = {walk_squares, walk_squares_bf16},
+    [WALK_NORM] = {walk_norm, walk_norm_bf16},
+    [WALK_NORM_RELU] = {walk_norm_relu, walk_norm_relu_bf16},
+    [WALK_NORM_CLIP] = {walk_norm_clip, walk_norm_clip_bf16},
     [WALK_GRADIENT] = {walk_gradient, walk_gradient_bf16},
+    [WALK_GRADIENT_MASKED] = {walk_gradient_masked, walk_gradient_masked_bf16},
     [WALK_SPREAD] = {walk_spread, walk_spread_bf16},
+    [WALK_SPREAD_MASKED] = {walk_spread_masked, walk_spread_masked_bf16},
 };
 
 /* The block of channels from `first` on. */
@@ -232,39 +329,106 @@ static void put_value(const struct moments *m, float *places, int64_t k, float v
     places[l] = value;
 }
 
-void moments_compute(const struct moments *m, const void *x, float *mean, float *variance) {
-  struct rows rows = {.x = x};
-  for (int64_t first = 0; first < m->channels; first += m->block) {
-    struct lanes lanes = {0};
-    int64_t n = channels_from(m, first);
-    walk_block(m, WALK_X, rows, first, &lanes);
-    for (int64_t k = 0; k < n; k++) {
-      mean[first + k] = (float)(take_sum(m, lanes.sums, k) / m->elems);
-      put_value(m, lanes.known.mean, k, mean[first + k]);
+static void find_moments(const struct moments *m, const struct moments_norm *norm, int64_t first) {
+  struct rows rows = {.x = norm->x};
+  struct lanes lanes = {0};
+  int64_t n = channels_from(m, first);
+  walk_block(m, WALK_X, rows, first, &lanes);
+  for (int64_t k = 0; k < n; k++) {
+    norm->mean[first + k] = (float)(take_sum(m, lanes.sums, k) / m->elems);
+    put_value(m, lanes.known.mean, k, norm->mean[first + k]);
+  }
+  walk_block(m, WALK_SQUARES, rows, first, &lanes);
+  for (int64_t k = 0; k < n; k++)
+    norm->variance[first + k] = (float)(take_sum(m, lanes.sums, k) / m->elems);
+}
+
+static void normalize_block(const struct moments *m, const struct moments_norm *norm, int64_t first) {
+  static const enum walk walks[] = {
+      [FUSED_NONE] = WALK_NORM, [FUSED_RELU] = WALK_NORM_RELU, [FUSED_CLIP] = WALK_NORM_CLIP};
+  struct rows rows = {.x = norm->x, .to = norm->y, .activation = norm->activation};
+  struct lanes lanes = {0};
+  int64_t n = channels_from(m, first);
+  for (int64_t c = first; c < first + n; c++) {
+    float gain = norm->scale[c] / sqrtf(norm->variance[c] + norm->epsilon);
+    put_value(m, lanes.known.mean, c - first, norm->mean[c]);
+    put_value(m, lanes.known.gain, c - first, gain);
+    put_value(m, lanes.known.shift, c - first, norm->bias[c]);
+    if (norm->line) {
+      norm->line[c] = gain;
+      norm->line[m->channels + c] = norm->bias[c];
     }
-    walk_block(m, WALK_SQUARES, rows, first, &lanes);
-    for (int64_t k = 0; k < n; k++)
-      variance[first + k] = (float)(take_sum(m, lanes.sums, k) / m->elems);
+  }
+  walk_block(m, walks[norm->activation.kind], rows, first, &lanes);
+}
+
+void moments_normalize(const struct moments *m, const struct moments_norm *norm) {
+  for (int64_t first = 0; first < m->channels; first += m->block)
+    normalize_block(m, norm, first);
+}
+
+void moments_train(const struct moments *m, const struct moments_norm *norm) {
+  for (int64_t first = 0; first < m->channels; first += m->block) {
+    find_moments(m, norm, first);
+    normalize_block(m, norm, first);
   }
 }
 
-void moments_differentiate(const struct moments *m, const struct moments_gradient *g) {
-  struct rows rows = {.x = g->x, .dy = g->dy, .dx = g->dx};
-  for (int64_t first = 0; first < m->channels; first += m->block) {
-    struct lanes lanes = {0};
-    int64_t n = channels_from(m, first);
-    for (int64_t k = 0; k < n; k++)
-      put_value(m, lanes.known.mean, k, g->mean[first + k]);
-    walk_block(m, WALK_GRADIENT, rows, first, &lanes);
-    for (int64_t k = 0; k < n; k++) {
-      double sum = take_sum(m, lanes.sums, k), inv_std = g->inv_std[first + k];
-      double dscale = take_sum(m, lanes.products, k) * inv_std;
-      g->dbias[first + k] = (float)sum;
-      g->dscale[first + k] = (float)dscale;
-      put_value(m, lanes.known.offset, k, (float)(sum / m->elems));
-      put_value(m, lanes.known.slope, k, (float)(dscale * inv_std / m->elems));
-      put_value(m, lanes.known.factor, k, (float)(g->scale[first + k] * inv_std));
+/* The least f32 that becomes at least `bound` when it is rounded to bf16. */
+static float least_rounded_to(float bound) {
+  uint32_t bits;
+  float nearer, farther, middle;
+  if (bound == 0 || isinf(bound))
+    return bound;
+  memcpy(&bits, &bound, sizeof bits);
+  nearer = real_of_bf16((uint16_t)(bits >> 16)); /* to 0 */
+  if (nearer == bound && bound > 0)
+    farther = real_of_bf16((uint16_t)((bits >> 16) - 1)); /* the one below it */
+  else
+    farther = real_of_bf16((uint16_t)((bits >> 16) + 1));
+  middle = nearer / 2 + farther / 2;
+  return real_of_bf16(bf16_of_real(middle)) >= bound ? middle : nextafterf(middle, INFINITY);
+}
+
+/* In terms of the norm before it is rounded, by which results of Clip stay at a bound or not. */
+static struct passage passage_of(const struct moments *m, const struct fused_activation *activation) {
+  float low = activation->low, high = activation->high;
+  if (activation->kind == FUSED_RELU)
+    return (struct passage){0, NAN};
+  return m->is_bf16 ? (struct passage){-least_rounded_to(-low), least_rounded_to(high)}
+                    : (struct passage){low, high};
+}
+
+static void differentiate_block(const struct moments *m, const struct moments_gradient *g, struct rows rows,
+                                int64_t first) {
+  bool is_masked = g->activation.kind != FUSED_NONE;
+  struct lanes lanes = {0};
+  struct places *known = &lanes.known;
+  int64_t n = channels_from(m, first);
+  for (int64_t k = 0; k < n; k++) {
+    put_value(m, known->mean, k, g->mean[first + k]);
+    if (is_masked) {
+      put_value(m, known->gain, k, g->line[first + k]);
+      put_value(m, known->shift, k, g->line[m->channels + first + k]);
     }
-    walk_block(m, WALK_SPREAD, rows, first, &lanes);
   }
+  walk_block(m, is_masked ? WALK_GRADIENT_MASKED : WALK_GRADIENT, rows, first, &lanes);
+  for (int64_t k = 0; k < n; k++) {
+    double sum = take_sum(m, lanes.sums, k), inv_std = g->inv_std[first + k];
+    double dscale = take_sum(m, lanes.products, k) * inv_std;
+    g->dbias[first + k] = (float)sum;
+    g->dscale[first + k] = (float)dscale;
+    put_value(m, known->offset, k, (float)(sum / m->elems));
+    put_value(m, known->slope, k, (float)(dscale * inv_std / m->elems));
+    put_value(m, known->factor, k, (float)(g->scale[first + k] * inv_std));
+  }
+  walk_block(m, is_masked ? WALK_SPREAD_MASKED : WALK_SPREAD, rows, first, &lanes);
+}
+
+void moments_differentiate(const struct moments *m, const struct moments_gradient *g) {
+  struct rows rows = {.x = g->x, .dy = g->dy, .to = g->dx};
+  if (g->activation.kind != FUSED_NONE)
+    rows.passage = passage_of(m, &g->activation);
+  for (int64_t first = 0; first < m->channels; first += m->block)
+    differentiate_block(m, g, rows, first);
 }

@@ -121,7 +121,7 @@ static __device__ __forceinline__ void norm_even(struct cuda_norm norm, const in
   struct norm_lanes lanes;
   norm.x.type = norm.y.type = CUDA_BF16;
   norm.residual.type = (enum cuda_type)residual_type;
-  norm.activation.kind = (enum cuda_activation_kind)activation;
+  norm.activation.kind = (enum fused_activation_kind)activation;
   norm_floats_load(&norm, first, &lanes);
   for (int v = first; v < vectors; v += VECTORS * threads) {
     struct cuda_raw_lanes x[VECTORS] = {}, residual[VECTORS] = {};
@@ -152,9 +152,9 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 3)
   if (CUDA_FIRST >= walk.threads)
     return;
   switch (norm.activation.kind) {
-    NORM_CASE(ACTIVATION_NONE)
-    NORM_CASE(ACTIVATION_RELU)
-    NORM_CASE(ACTIVATION_CLIP)
+    NORM_CASE(FUSED_NONE)
+    NORM_CASE(FUSED_RELU)
+    NORM_CASE(FUSED_CLIP)
   }
 }
 

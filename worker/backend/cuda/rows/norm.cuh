@@ -13,20 +13,20 @@ static __device__ __forceinline__ float cuda_norm_of(float x, float mean, float 
   return fmaf(x - mean, factor, bias);
 }
 
-static __device__ __forceinline__ float cuda_activate(const struct cuda_activation *activation, float x) {
-  if (activation->kind == ACTIVATION_RELU)
+static __device__ __forceinline__ float cuda_activate(const struct fused_activation *activation, float x) {
+  if (activation->kind == FUSED_RELU)
     return x < 0.0f ? 0.0f : x;
-  if (activation->kind == ACTIVATION_CLIP) {
+  if (activation->kind == FUSED_CLIP) {
     x = x < activation->low ? activation->low : x;
     return x > activation->high ? activation->high : x;
   }
   return x;
 }
 
-static __device__ __forceinline__ bool cuda_lets_through(const struct cuda_activation *activation, float y) {
-  if (activation->kind == ACTIVATION_RELU)
+static __device__ __forceinline__ bool cuda_lets_through(const struct fused_activation *activation, float y) {
+  if (activation->kind == FUSED_RELU)
     return y > 0.0f;
-  return activation->kind == ACTIVATION_NONE || (y > activation->low && y < activation->high);
+  return activation->kind == FUSED_NONE || (y > activation->low && y < activation->high);
 }
 
 static __device__ __forceinline__ float cuda_rounded(float x, bool is_rounded) {
@@ -75,12 +75,12 @@ static inline bool cuda_bound_rounded(float *bound, int direction) {
 /* The gate for y as it is read; where it is computed again, for the norm alone, without activation and
    rounding. False where there is none. */
 static inline bool cuda_gate_of(const struct cuda_masking *masking, struct cuda_gate *gate) {
-  const struct cuda_activation *activation = &masking->activation;
-  gate->low = activation->kind == ACTIVATION_RELU   ? 0.0f
-              : activation->kind == ACTIVATION_CLIP ? activation->low
-                                                    : -INFINITY;
-  gate->high = activation->kind == ACTIVATION_CLIP ? activation->high : NAN;
-  if (activation->kind == ACTIVATION_NONE)
+  const struct fused_activation *activation = &masking->activation;
+  gate->low = activation->kind == FUSED_RELU   ? 0.0f
+              : activation->kind == FUSED_CLIP ? activation->low
+                                               : -INFINITY;
+  gate->high = activation->kind == FUSED_CLIP ? activation->high : NAN;
+  if (activation->kind == FUSED_NONE)
     return !masking->bias && !masking->y.data;
   return !masking->bias || !masking->is_rounded ||
          (cuda_bound_rounded(&gate->low, 1) && cuda_bound_rounded(&gate->high, -1));

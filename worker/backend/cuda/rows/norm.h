@@ -7,16 +7,9 @@
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
 
+#include "worker/backend/fused_activation.h"
 #include "worker/backend/cuda/engine/divide.h"
 #include "worker/backend/cuda/engine/tensor.h"
-
-enum cuda_activation_kind { ACTIVATION_NONE, ACTIVATION_RELU, ACTIVATION_CLIP };
-
-/* low and high: of CLIP, infinite where there is no bound. */
-struct cuda_activation {
-  enum cuda_activation_kind kind;
-  float low, high;
-};
 
 /* Element i (of the bytes) belongs to channel i / inner % channels. */
 struct cuda_channels {
@@ -31,13 +24,13 @@ struct cuda_norm {
   const float *mean, *inv_std, *scale, *bias;
   const float *variance; /* in place of inv_std, which is NULL then: 1 / sqrt(variance + epsilon) */
   float epsilon;
-  struct cuda_activation activation;
+  struct fused_activation activation;
 };
 
 /* How the gradient of activation(norm(x) + residual) becomes one of the norm: dy + addend where the
    activation lets it through, 0 elsewhere. The activation's output y tells where that is. */
 struct cuda_masking {
-  struct cuda_activation activation;
+  struct fused_activation activation;
   struct cuda_tensor addend; /* absent: none */
   struct cuda_tensor y;      /* absent where it is computed again */
   const float *bias;         /* not NULL: y = activation(norm(x)) is computed again */

@@ -3,7 +3,6 @@
    sum of gradients that comes before, 9; fused 4 and 8. */
 #include "worker/backend/cuda/rows/norm_fusion.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "worker/backend/cuda/engine/program.h"
@@ -48,34 +47,6 @@ static bool is_sum(const struct graph *graph, const struct node *node) {
          is_same_shape(graph, node->inputs[1], node->outputs[0]);
 }
 
-/* False for a bound that is not known here. */
-static bool read_bound(const struct graph *graph, const struct node *node, int input, const char *attr,
-                       float *bound) {
-  const struct value *value = node_input(graph, node, input);
-  if (!value) {
-    *bound = node_attr_float(node, attr, *bound);
-    return true;
-  }
-  if (value->kind != VALUE_CONSTANT || value->dtype != DTYPE_F32 || shape_elems(&value->shape) != 1)
-    return false;
-  memcpy(bound, value->data, sizeof *bound);
-  return true;
-}
-
-/* Of ReLU and Clip, whose bounds are inputs 1 and 2, or of their gradients, whose are 2 and 3. */
-static bool read_activation(const struct graph *graph, const struct node *node, bool is_gradient,
-                            struct cuda_activation *activation) {
-  *activation = (struct cuda_activation){ACTIVATION_NONE, -INFINITY, INFINITY};
-  if (is_op(node, is_gradient ? "ReluGrad" : "Relu"))
-    activation->kind = ACTIVATION_RELU;
-  else if (is_op(node, is_gradient ? "ClipGrad" : "Clip") &&
-           is_same_shape(graph, node->inputs[0], node->outputs[0]) &&
-           read_bound(graph, node, 1 + is_gradient, "min", &activation->low) &&
-           read_bound(graph, node, 2 + is_gradient, "max", &activation->high))
-    activation->kind = ACTIVATION_CLIP;
-  return activation->kind != ACTIVATION_NONE;
-}
-
 /* Whether a step before the node writes the value. What a gradient's fusion writes comes later than the graph
    has it, what a norm's does earlier. */
 static bool is_ready(const struct backend_program *program, int value) {
@@ -100,7 +71,7 @@ struct cuda_norm_fusion cuda_norm_fusion_find(const struct backend_program *prog
       reader = only_reader(program, fusion.out);
     }
   }
-  if (reader && reader->inputs[0] == fusion.out && read_activation(graph, reader, false, &fusion.activation))
+  if (reader && reader->inputs[0] == fusion.out && fused_activation_read(graph, reader, &fusion.activation))
     fusion_take(&fusion, reader);
   return fusion;
 }
@@ -170,7 +141,7 @@ static int find_taken(const struct backend_program *program, const struct node *
   if (!can_take(program, mask) || !can_wait(program, masked, grad))
     return 0;
   taken[0] = mask;
-  if (!read_activation(graph, mask, true, &fusion->activation)) {
+  if (!fused_activation_read_gradient(graph, mask, &fusion->activation)) {
     fusion->masked = masked;
     return take_sum(program, masked, fusion) != NULL;
   }

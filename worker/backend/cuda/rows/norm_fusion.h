@@ -9,7 +9,7 @@
 /* Behind a BatchNormTraining or BatchNormalization: an Add, and ReLU or Clip. The fusion ends at a value that
    another node reads, too. */
 struct cuda_norm_fusion {
-  struct cuda_activation activation;
+  struct fused_activation activation;
   int residual;          /* value; -1: none */
   int out;               /* value that is written */
   int nodes[2], n_nodes; /* later nodes that are done by it: indices */
@@ -19,7 +19,7 @@ struct cuda_norm_fusion cuda_norm_fusion_find(const struct backend_program *prog
 
 /* Before a BatchNormGrad: the gradient of ReLU or Clip, and before that a sum of two. Values; -1: none. */
 struct cuda_norm_grad_fusion {
-  struct cuda_activation activation;
+  struct fused_activation activation;
   int dy, addend;
   int y;      /* the activation's output, which is read, or with `bias` computed again */
   int bias;   /* of the norm */

@@ -8,6 +8,7 @@
 enum {
   FIELD_STEP = 3,
   FIELD_BLOCK = 4,
+  FIELD_LEVEL = 6,
   FIELD_SHARE = 11,
   FIELD_SHARED = 12,
   WIRE_VARINT = 0,
@@ -46,6 +47,11 @@ static inline uint64_t push_step_of(grpc_slice fields) {
 /* The block that they name: of several the first. */
 static inline uint64_t push_block_of(grpc_slice fields) {
   return push_field(fields, FIELD_BLOCK << 3 | WIRE_VARINT);
+}
+
+/* The level of the part's node: 0 of a single microbatch. */
+static inline uint64_t push_level_of(grpc_slice fields) {
+  return push_field(fields, FIELD_LEVEL << 3 | WIRE_VARINT);
 }
 
 /* Whether the fields name the tensor's bytes, as those of no other message that a worker sends. */

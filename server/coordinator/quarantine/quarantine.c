@@ -19,9 +19,10 @@ enum { TEXT_MAX = 255, REASON_MAX = 1000 };
 static void add(struct coordinator *coordinator, const Weir__Quarantine *stored);
 static void readmit_at(struct coordinator *coordinator, int at);
 static void isolate(struct coordinator *coordinator, struct member *worker, const struct quarantine *found);
+static void distrust(struct run *run, const struct worker_identity *worker);
 
 void coordinator_quarantine(struct coordinator *coordinator, const struct worker_identity *identity,
-                            const struct run *run, const char *reason) {
+                            struct run *run, const char *reason) {
   Weir__Quarantine quarantine = WEIR__QUARANTINE__INIT;
   if (coordinator_quarantine_of(coordinator, identity))
     return;
@@ -38,6 +39,7 @@ void coordinator_quarantine(struct coordinator *coordinator, const struct worker
             identity->device, identity->holder, reason);
   add(coordinator, &quarantine);
   coordinator->is_members_due = true;
+  distrust(run, identity);
   for (int i = 0; i < coordinator->n_members; i++)
     coordinator_quarantine_newcomer(coordinator, coordinator->members[i]);
 }
@@ -81,12 +83,25 @@ void coordinator_quarantine_newcomer(struct coordinator *coordinator, struct mem
 static void isolate(struct coordinator *coordinator, struct member *worker, const struct quarantine *found) {
   char *message =
       mem_printf("in quarantine: %s; 'weir workers --readmit %s' ends it", found->reason, worker->id);
+  struct worker_identity identity = coordinator_identity(worker);
   coordinator_member_set_message(worker, message, found->tenant);
   while (worker->n_seats > 0) {
+    if (worker->seats[0]->state != SEAT_LOADING)
+      distrust(worker->seats[0]->run, &identity);
     coordinator_order_unload(coordinator, worker->seats[0]->run->id, worker, worker->message);
     coordinator_seat_end(worker->seats[0]);
   }
   coordinator_worker_set_state(worker, WORKER_QUARANTINED);
+}
+
+/* What it has pushed may be wrong where no sum has shown it, too: all since the newest checkpoint is computed
+   anew, without it. A run that cannot roll back keeps it. */
+static void distrust(struct run *run, const struct worker_identity *worker) {
+  if (!coordinator_has_blocks(run) || coordinator_has_lost_base(run))
+    return;
+  free(run->distrust);
+  run->distrust = mem_printf("%s (%s, %s) is in quarantine: more of what it has pushed may be wrong",
+                             worker->id, worker->host, worker->device);
 }
 
 void coordinator_members_restored(struct coordinator *coordinator, const Weir__Members *members) {

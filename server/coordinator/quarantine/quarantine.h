@@ -11,10 +11,10 @@ struct member;
 struct run;
 struct viewer;
 
-/* From now on; workers on the device lose what they compute at once. Nothing happens if it is there already.
- */
+/* From now on; workers on the device lose what they compute at once, and runs that they computed for begin
+   again at their newest checkpoints. Nothing happens if it is there already. */
 void coordinator_quarantine(struct coordinator *coordinator, const struct worker_identity *identity,
-                            const struct run *run, const char *reason);
+                            struct run *run, const char *reason);
 /* Of a worker that joins. */
 void coordinator_quarantine_newcomer(struct coordinator *coordinator, struct member *worker);
 /* What a former coordinator knew of members: its quarantines, and which ids were used. */

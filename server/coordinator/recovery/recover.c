@@ -68,8 +68,12 @@ void coordinator_recover(struct coordinator *coordinator, struct run *run) {
   bool holds_servers = run->state == WEIR__RUN_STATE__LOADING || coordinator_has_blocks(run);
   int lost = coordinator_lost_servers(run), replaced = 0;
   bool is_hopeless = false;
-  if (lost == 0 || !holds_servers || run->checkpointing.is_committing)
+  if (!holds_servers || run->checkpointing.is_committing)
     return; /* a commit may make a newer checkpoint to roll back to */
+  if (lost == 0 && run->distrust)
+    coordinator_roll_back(coordinator, run, run->distrust);
+  if (lost == 0)
+    return;
   for (int i = 0; i < run->n_servers; i++) {
     const struct run_server *server = &run->servers[i];
     if (server->member)
@@ -106,6 +110,8 @@ static bool is_replaced(const struct coordinator *coordinator, const struct run 
 void coordinator_roll_back(struct coordinator *coordinator, struct run *run, const char *cause) {
   uint64_t step = coordinator_newest_checkpoint(run);
   set_cause(&run->cause, cause);
+  free(run->distrust);
+  run->distrust = NULL;
   if (coordinator_has_lost_base(run)) {
     coordinator_fail_without_base(coordinator, run, run->cause);
     return;

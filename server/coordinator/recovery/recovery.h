@@ -22,7 +22,7 @@ void coordinator_server_lost(struct coordinator *coordinator, struct run *run, s
 /* The server has come back with its part of the run. */
 void coordinator_server_kept(struct coordinator *coordinator, struct run *run, struct run_server *server,
                              struct member *member, uint64_t version);
-/* Rolls the run back once it no longer waits for a lost server. */
+/* Rolls the run back once it no longer waits for a lost server, or where what it has is distrusted. */
 void coordinator_recover(struct coordinator *coordinator, struct run *run);
 /* The run begins again at its newest checkpoint, in LOADING. */
 void coordinator_roll_back(struct coordinator *coordinator, struct run *run, const char *cause);

@@ -86,6 +86,7 @@ void coordinator_run_free(struct run *run) {
   free(run->message);
   free(run->cause);
   free(run->loss_cause);
+  free(run->distrust);
   free(run->reference.worker);
   free(run->reference.fingerprint);
   free(run->reference.dataset_sha256);

@@ -130,6 +130,7 @@ struct run {
   uint32_t *owners;   /* [n_blocks] index in servers */
   bool is_load_due;   /* this incarnation has no servers yet; those above are of the one before */
   char *loss_cause;   /* which server was lost, and why: of the newest loss */
+  char *distrust;     /* why it is to roll back although no server was lost; NULL: it is not */
   int reloads;        /* in a row that servers refused */
   uint64_t reload_ms; /* not before */
   uint64_t *refused;  /* keys of workers that are not asked again */

@@ -36,6 +36,14 @@ static void convict(struct core_fixture *f) {
   assert_string_equal(worker_row(f, W1).state, "quarantined");
 }
 
+/* The run has rolled back, and its servers have loaded it. */
+static void begin_again(struct core_fixture *f, const char *run) {
+  assert_state(f, run, WEIR__RUN_STATE__LOADING);
+  for (uint64_t key = S1; key <= S2; key++)
+    server_loads(f, key, run);
+  assert_state(f, run, WEIR__RUN_STATE__RUNNING);
+}
+
 static void readmit(struct core_fixture *f, const char *name) {
   core_step(
       f, &(struct coordinator_event){.kind = EVENT_WORKER_READMITTED, .readmitted = {name, &viewer_of_all}});
@@ -75,6 +83,9 @@ static void all_workers_of_the_device_lose_their_work_at_once(void **state) {
   convict(f);
   assert_string_equal(worker_row(f, TWIN).state, "quarantined");
   assert_string_equal(f->told[TWIN].unload, OTHER);
+  f->incarnation = 1;
+  begin_again(f, RUN);
+  begin_again(f, OTHER);
   assert_int_equal(f->told[W3].end - f->told[W3].begin, MICROBATCHES);
   assert_string_equal(worker_row(f, W3).state, "ready");
   assert_int_equal(f->told[W2].end - f->told[W2].begin, MICROBATCHES);
@@ -143,7 +154,9 @@ static void who_is_readmitted_computes_again(void **state) {
     assert_string_equal(worker_row(f, W1).state, "loading");
     assert_string_equal(worker_row(f, W1).message, "");
     assert_string_equal(f->told[W1].load, RUN);
+    f->incarnation++;
     worker_loads(f, W1, RUN);
+    begin_again(f, RUN);
     assert_string_equal(info_of_run(f, RUN).message, "");
   }
 }
@@ -179,10 +192,43 @@ static void a_device_is_listed_and_readmitted_when_no_worker_is_there(void **sta
   arena_fini(&arena);
 }
 
+static void what_it_has_pushed_since_the_newest_checkpoint_is_computed_anew(void **state) {
+  struct core_fixture *f = *state;
+  weir__checkpoint_spec__init(&f->every);
+  f->every.has_every_steps = true;
+  f->every.every_steps = 4;
+  f->checkpoint = &f->every;
+  start(f);
+  reports_steps(f, S1, RUN, 0, 5);
+  for (uint64_t key = S1; key <= S2; key++)
+    member_writes(f, key, RUN);
+  convict(f);
+  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING); /* that checkpoint is about to be the newest */
+  store_commits(f, RUN, NULL);
+  assert_non_null(
+      strstr(info_of_run(f, RUN).message, "rolled back to step 4: worker-1 (a, cpu) is in quarantine"));
+  assert_int_equal(info_of_run(f, RUN).incarnation, 1);
+  assert_int_equal(f->told[S1].load_step, 4);
+  f->incarnation = 1;
+  begin_again(f, RUN);
+  assert_int_equal(f->told[W2].end - f->told[W2].begin, MICROBATCHES);
+}
+
+static void who_only_may_be_wrong_has_pushed_nothing_in_vain(void **state) {
+  struct core_fixture *f = *state;
+  start(f);
+  server_judges(
+      f, &(struct finding){.block = 1, .changed = {{W1, 0, 1}}, .n_changed = 1, .by = UINT64_C(1) << W1});
+  assert_string_equal(worker_row(f, W1).state, "ready");
+  assert_state(f, RUN, WEIR__RUN_STATE__RUNNING);
+  assert_int_equal(info_of_run(f, RUN).incarnation, 0);
+}
+
 static void a_successor_knows_of_it(void **state) {
   struct core_fixture *f = *state;
   Weir__Members *members;
   start(f);
+  f->is_store_away = true; /* what is to be stored can be seen */
   convict(f);
   members = members_of(f);
   assert_int_equal(members->n_quarantines, 1);
@@ -248,6 +294,8 @@ int main(void) {
       TEST(those_that_join_later_are_given_none),
       TEST(one_that_comes_back_with_its_run_has_to_let_go_of_it),
       TEST(a_run_that_waits_for_workers_says_who_is_in_quarantine),
+      TEST(what_it_has_pushed_since_the_newest_checkpoint_is_computed_anew),
+      TEST(who_only_may_be_wrong_has_pushed_nothing_in_vain),
       TEST(who_is_readmitted_computes_again),
       TEST(a_device_is_listed_and_readmitted_when_no_worker_is_there),
       TEST(a_successor_knows_of_it),

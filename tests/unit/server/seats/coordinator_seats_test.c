@@ -388,6 +388,11 @@ static void a_worker_in_quarantine_loses_both_seats(void **state) {
       f, &(struct finding){.block = 1, .changed = {{W1, 0, 1}}, .n_changed = 1, .by = UINT64_C(1) << W2});
   assert_string_equal(worker_row(f, W1).state, "quarantined");
   assert_int_equal(told_seats_count(f->told[W1].seats), 0);
+  f->incarnation = 1; /* both have rolled back */
+  for (uint64_t key = S1; key <= S2; key++) {
+    server_loads(f, key, RUN);
+    server_loads(f, key, B);
+  }
   worker_loads(f, W2, B);
   assert_dealt(f, W2, RUN, 2);
   assert_dealt(f, W2, B, 2);

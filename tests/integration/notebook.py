@@ -4,6 +4,7 @@ usage: notebook.py FILE NAME=VALUE...
 
 Runs in the environment build/python."""
 import json
+import os
 import sys
 
 import nbclient
@@ -16,7 +17,8 @@ def main():
     first = next(cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", ()))
     values = dict(word.split("=", 1) for word in sys.argv[2:])
     first.source += "".join(f"\n{name} = {value}" for name, value in values.items())
-    kernel = AsyncKernelManager(kernel_name="python3", transport="ipc")  # ports that are free now may be another's soon
+    # Ports that are free now may be another's soon; sockets lie beside the notebook.
+    kernel = AsyncKernelManager(kernel_name="python3", transport="ipc", ip=os.path.splitext(sys.argv[1])[0])
     nbclient.NotebookClient(notebook, km=kernel, timeout=None, startup_timeout=600).execute()
     for cell in notebook.cells:
         for output in cell.get("outputs", ()):

@@ -143,6 +143,10 @@ class Compose:
         assert not check or done.returncode == 0, f"{' '.join(arguments)}: {done.stdout[-3000:]}"
         return done
 
+    def take_down(self):
+        """Docker may still count an endpoint of a container that it has removed: then another try removes the network."""
+        wait_for(lambda: self.compose("down", check=False).returncode == 0, "everything to be taken down")
+
     def containers(self, service=None):
         """Of services alone: not what `run` started."""
         return self.engine.containers("com.docker.compose.oneoff=False",
@@ -374,7 +378,7 @@ def test_a_run_whose_containers_are_scaled_killed_and_stopped_ends_in_the_same_b
     kill(compose, run, "coordinator")
     kill(compose, run, "standby")
     stop(compose)
-    compose.compose("down")
+    compose.take_down()
     compose.compose("up", "-d")
     run.wait_for_steps(1, "after everything was taken down")
     compose.gate.open()

@@ -110,8 +110,6 @@ static bool is_replaced(const struct coordinator *coordinator, const struct run 
 void coordinator_roll_back(struct coordinator *coordinator, struct run *run, const char *cause) {
   uint64_t step = coordinator_newest_checkpoint(run);
   set_cause(&run->cause, cause);
-  free(run->distrust);
-  run->distrust = NULL;
   if (coordinator_has_lost_base(run)) {
     coordinator_fail_without_base(coordinator, run, run->cause);
     return;

@@ -284,6 +284,8 @@ void coordinator_new_incarnation(struct coordinator *coordinator, struct run *ru
   run->is_save_awaited = run->is_save_due = run->is_info_due = true;
   run->is_start_awaited = false;
   run->awaited_ms = coordinator->now_ms;
+  free(run->distrust);
+  run->distrust = NULL;
   coordinator_checkpoint_abandon(run);
   run->checkpointing.passed = 0;
   coordinator_progress_reset(run, step);

@@ -371,29 +371,19 @@ static void workers_in_a_group_have_no_run_beside_it(void **state) {
 static void a_worker_in_quarantine_loses_both_seats(void **state) {
   struct core_fixture *f = *state;
   server_joins(f, S1);
-  server_joins(f, S2);
   joins_on(f, W1, "a", "cpu");
   joins_on(f, W2, "b", "cpu");
   user_submits(f, RUN, 2, 2);
-  for (uint64_t key = W1; key <= W2; key++)
-    worker_loads(f, key, RUN);
-  for (uint64_t key = S1; key <= S2; key++)
-    server_loads(f, key, RUN);
-  user_submits(f, B, 1, 0);
-  assert_seated(f, W1, B, true);
-  worker_loads(f, W1, B);
-  for (uint64_t key = S1; key <= S2; key++)
-    server_loads(f, key, B);
+  loads(f, W1, RUN);
+  loads(f, W2, RUN);
+  submits_and_loads(f, W1, B);
   server_judges(
       f, &(struct finding){.block = 1, .changed = {{W1, 0, 1}}, .n_changed = 1, .by = UINT64_C(1) << W2});
   assert_string_equal(worker_row(f, W1).state, "quarantined");
   assert_int_equal(told_seats_count(f->told[W1].seats), 0);
   f->incarnation = 1; /* both have rolled back */
-  for (uint64_t key = S1; key <= S2; key++) {
-    server_loads(f, key, RUN);
-    server_loads(f, key, B);
-  }
-  worker_loads(f, W2, B);
+  server_loads(f, S1, RUN);
+  loads(f, W2, B);
   assert_dealt(f, W2, RUN, 2);
   assert_dealt(f, W2, B, 2);
 }

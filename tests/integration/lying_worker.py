@@ -128,8 +128,11 @@ class Liar:
             if not mine:
                 continue
             for server in view.servers:
-                servers.setdefault(server.address, Server(server.address, view, self.number))
+                if server.address not in servers:
+                    servers[server.address] = Server(server.address)
             present = [servers[server.address] for server in view.servers]
+            if not all([server.knows_blocks(view, self.number) for server in present]):
+                continue
             versions = [server.version(view) for server in present]
             if None in versions or (view.number, min(versions)) == done:
                 continue
@@ -145,24 +148,30 @@ class Liar:
 
 
 class Server(Peer):
-    def __init__(self, address, view, number):
+    def __init__(self, address):
         super().__init__(address)
-        self.elems = dict(self.find_blocks(view, number))
+        self.elems = None
 
     def push(self, of, **fields):
         request = self.message("PushRequest", run=of.run, incarnation=of.incarnation, **fields)
         return self.call("Parameters", "Push", request, "PushReply", of.ticket)
 
-    def find_blocks(self, view, number):
-        """The sizes of this server's blocks: what a push of no data is refused with names them."""
-        block = 0
-        while True:
+    def knows_blocks(self, view, number):
+        """Finds the sizes of this server's blocks: what a push of no data is refused with names them. False while it is
+        elsewhere in the run than the view."""
+        elems, block = {}, 0
+        while self.elems is None:
             _, text = self.push(view, block=block, worker=number)
             if "there is no block" in text:
-                return
-            if " elements are " in text and int(text.split(" elements are ")[0].rsplit(" ", 1)[1]) >= ELEMS_LEAST:
-                yield block, int(text.split(" elements are ")[0].rsplit(" ", 1)[1])
+                self.elems = elems
+            elif " elements are " in text:
+                size = int(text.split(" elements are ")[0].rsplit(" ", 1)[1])
+                if size >= ELEMS_LEAST:
+                    elems[block] = size
+            elif "belongs to another server" not in text:
+                return False
             block += 1
+        return True
 
     def version(self, view):
         reply, _ = self.call("Parameters", "Versions",

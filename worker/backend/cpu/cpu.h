@@ -15,8 +15,8 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
-#include "worker/backend/fused_activation.h"
 #include "worker/backend/backend.h"
+#include "worker/backend/fused_activation.h"
 
 enum cpu_place {
   PLACE_PLANNED, /* lives from its first to its last step */

@@ -61,10 +61,10 @@ bool moments_init(struct moments *m, const dnnl_memory_desc_t *layout) {
   return m->block * m->repeats > 1;
 }
 
-/* Norms between which an activation lets gradients through: those above the one and not as great as the
-   other; NAN: none is too great. */
-struct passage {
-  float above, below;
+/* The activation lets gradients through where norm > low and norm < high; high: NAN where there is no bound.
+ */
+struct gate {
+  float low, high;
 };
 
 /* Rows of one sample, from element `at` of each tensor on. tail: elements of a last one, which is shorter. */
@@ -73,7 +73,7 @@ struct rows {
   void *to; /* y or dx */
   bool is_bf16;
   struct fused_activation activation; /* of y */
-  struct passage passage;             /* of dy */
+  struct gate gate;                   /* of dy */
   int64_t at, n, step, tail;
 };
 
@@ -105,10 +105,10 @@ static INLINED float activated(float x, const enum fused_activation_kind kind,
 }
 
 /* What reaches the norm of dy. */
-static INLINED float masked(float dy, float x, const struct passage *passage, const struct places *known,
+static INLINED float masked(float dy, float x, const struct gate *gate, const struct places *known,
                             int64_t l) {
   float norm = norm_of(x, known, l);
-  return (norm > passage->above) & !(norm >= passage->below) ? dy : 0;
+  return (norm > gate->low) & !(norm >= gate->high) ? dy : 0;
 }
 
 enum terms { TERMS_X, TERMS_SQUARES, TERMS_DY, TERMS_PRODUCTS, TERMS_DY_MASKED, TERMS_PRODUCTS_MASKED };
@@ -123,7 +123,7 @@ static INLINED float term_of(enum terms terms, const struct rows *rows, const st
     return centred * centred;
   dy = real_at(rows->dy, i, rows->is_bf16);
   if (terms >= TERMS_DY_MASKED)
-    dy = masked(dy, x, &rows->passage, known, l);
+    dy = masked(dy, x, &rows->gate, known, l);
   return terms == TERMS_DY || terms == TERMS_DY_MASKED ? dy : dy * centred;
 }
 
@@ -175,7 +175,7 @@ static INLINED void norm_row(const enum walk walk, const struct rows *rows, cons
 static INLINED void mask_row(const struct rows *rows, const int64_t elems, const struct places *known,
                              const float *x, float *dy) {
   for (int64_t l = 0; l < elems; l++)
-    dy[l] = masked(dy[l], x[l], &rows->passage, known, l);
+    dy[l] = masked(dy[l], x[l], &rows->gate, known, l);
 }
 
 /* In place: dx = (dy - offset - (x - mean) slope) factor. */
@@ -391,12 +391,12 @@ static float least_rounded_to(float bound) {
 }
 
 /* In terms of the norm before it is rounded, by which results of Clip stay at a bound or not. */
-static struct passage passage_of(const struct moments *m, const struct fused_activation *activation) {
+static struct gate gate_of(const struct moments *m, const struct fused_activation *activation) {
   float low = activation->low, high = activation->high;
   if (activation->kind == FUSED_RELU)
-    return (struct passage){0, NAN};
-  return m->is_bf16 ? (struct passage){-least_rounded_to(-low), least_rounded_to(high)}
-                    : (struct passage){low, high};
+    return (struct gate){0, NAN};
+  return m->is_bf16 ? (struct gate){-least_rounded_to(-low), least_rounded_to(high)}
+                    : (struct gate){low, high};
 }
 
 static void differentiate_block(const struct moments *m, const struct moments_gradient *g, struct rows rows,
@@ -428,7 +428,7 @@ static void differentiate_block(const struct moments *m, const struct moments_gr
 void moments_differentiate(const struct moments *m, const struct moments_gradient *g) {
   struct rows rows = {.x = g->x, .dy = g->dy, .to = g->dx};
   if (g->activation.kind != FUSED_NONE)
-    rows.passage = passage_of(m, &g->activation);
+    rows.gate = gate_of(m, &g->activation);
   for (int64_t first = 0; first < m->channels; first += m->block)
     differentiate_block(m, g, rows, first);
 }

@@ -7,9 +7,9 @@
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
 
-#include "worker/backend/fused_activation.h"
 #include "worker/backend/cuda/engine/divide.h"
 #include "worker/backend/cuda/engine/tensor.h"
+#include "worker/backend/fused_activation.h"
 
 /* Element i (of the bytes) belongs to channel i / inner % channels. */
 struct cuda_channels {

@@ -1,20 +1,23 @@
-/* The transforms of Winograd's algorithm F(2x2, 3x3) (Lavin and Gray, "Fast Algorithms for Convolutional
-   Neural Networks", 2015) and of its gradient by the weights. A tile is 2 x 2 elements of an output;
-   TILE_PARTS products of matrices, one for each element of a transformed tile, take the place of nine.
+/* The transforms of Winograd's algorithm for tiles of 2 x 2 outputs (Lavin and Gray, "Fast Algorithms for
+   Convolutional Neural Networks", 2015), and their adjoints, which its gradients need. In each dimension a
+   kernel of three elements takes F(2, 3): 4 products for 6 of the direct way. One of five takes F(2, 3) for
+   its first three elements and F(2, 2) for the other two: 7 products for 10. All factors are 1 or a half, so
+   that transforms cost no precision to speak of.
 
-   Images are bf16[samples, channels / 16, height, width, 16]. What matrices multiply is bf16; transforms and
-   sums are f32. The parts of a tile lie side by side, and those of a kernel. If each part were a whole
-   matrix, they would often be a multiple of 4096 bytes apart, and an L1 cache of eight ways holds eight lines
-   that are. */
+   Images are [samples, channels / 16, height, width, 16]. Images, and what matrices multiply, are bf16 or
+   f32; transforms and sums are f32. The parts of a tile lie side by side, and those of a kernel. If each part
+   were a whole matrix, they would often be a multiple of 4096 bytes apart, and an L1 cache of eight ways
+   holds eight lines that are. */
 #ifndef WEIR_WORKER_BACKEND_CPU_CONV_TILES_H
 #define WEIR_WORKER_BACKEND_CPU_CONV_TILES_H
 
 #include <stdint.h>
 
-enum { TILE_SIDE = 2, TILE_PARTS = 16, TILE_BLOCK = 16, TILE_TAPS = 9 };
+enum { TILE_SIDE = 2, TILE_BLOCK = 16 };
 
-/* An image's tiles, in the order of samples, rows, columns. Window number (r, c) of a sample begins at
-   element (2 r - pad[0], 2 c - pad[1]); what lies beyond the image is 0. */
+/* An image's tiles, in the order of samples, rows, columns. Window number (r, c) of a sample, which has
+   kernel + 1 elements a side, begins at element (2 r - pad[0], 2 c - pad[1]); what lies beyond the image
+   is 0. */
 struct tiles {
   int64_t samples, channels, height, width;
   int64_t rows, columns; /* of tiles, in a sample */
@@ -26,28 +29,45 @@ struct tile_range {
   int64_t first, n;
 };
 
-/* Windows of 4 x 4 -> v bf16[n, TILE_PARTS, channels]. */
-void tiles_take(const struct tiles *tiles, struct tile_range range, const uint16_t *image, uint16_t *v);
-
-/* m f32[n, TILE_PARTS, channels] -> the image's elements, each plus its channel's bias (NULL: none). Pads are
-   not looked at. */
-void tiles_put(const struct tiles *tiles, struct tile_range range, const float *m, const float *bias,
-               uint16_t *image);
-
-/* The adjoint of tiles_put: -> w bf16[n, TILE_PARTS, channels]. */
-void tiles_spread(const struct tiles *tiles, struct tile_range range, const uint16_t *image, uint16_t *w);
-
-/* Kernels f32[out, in, 3, 3]; both numbers of channels fill blocks. */
+/* Kernels f32[out, in, kernel, kernel]; both numbers of channels fill blocks. */
 struct kernels {
   int64_t out, in;
 };
 
-/* -> u bf16[in, TILE_PARTS, out]. */
-void kernels_take(const struct kernels *kernels, const float *weights, uint16_t *u);
-/* Of kernels that are turned about, as the gradient of the input needs them -> u bf16[out, TILE_PARTS, in].
- */
-void kernels_take_turned(const struct kernels *kernels, const float *weights, uint16_t *u);
-/* The adjoint: s f32[out, TILE_PARTS, in] -> the gradient f32[out, in, 3, 3]. */
-void kernels_put(const struct kernels *kernels, const float *s, float *gradient);
+/* All of one type of images (in the following: real) and one size of kernels. `parts` are those of a tile,
+   side by side. */
+struct tile_transforms {
+  int kernel, parts;
+
+  /* Windows -> v real[n, parts, channels]. */
+  void (*take)(const struct tiles *tiles, struct tile_range range, const void *image, void *v);
+  /* Its adjoint: m f32[n, parts, channels] -> the image. Ranges follow each other, from the first tile to the
+     last. sums: f32[tiles_sums(...)], 0 before the first range, which holds what further windows reach. */
+  void (*give)(const struct tiles *tiles, struct tile_range range, const float *m, float *sums, void *image);
+
+  /* m f32[n, parts, channels] -> the image's elements, each plus its channel's bias (NULL: none). Pads are
+     not looked at. */
+  void (*put)(const struct tiles *tiles, struct tile_range range, const float *m, const float *bias,
+              void *image);
+  /* Its adjoint: -> w real[n, parts, channels]. */
+  void (*spread)(const struct tiles *tiles, struct tile_range range, const void *image, void *w);
+
+  /* -> u real[in, parts, out]. */
+  void (*kernels_take)(const struct kernels *kernels, const float *weights, void *u);
+  /* -> u real[out, parts, in]. */
+  void (*kernels_take_turned)(const struct kernels *kernels, const float *weights, void *u);
+  /* The adjoint: s f32[out, parts, in] -> the gradient f32[out, in, kernel, kernel]. */
+  void (*kernels_put)(const struct kernels *kernels, const float *s, float *gradient);
+
+  /* The sum of each channel's elements -> f32[channels]. */
+  void (*sum)(const struct tiles *tiles, const void *image, float *sums);
+};
+
+/* Of images in that type; [0] for kernels of 3 x 3 and [1] of 5 x 5. For CPUs with AVX-512, those of bf16 for
+   CPUs that compute in it. */
+extern const struct tile_transforms tiles_bf16[2], tiles_f32[2];
+
+/* Elements that `give` needs for sums. */
+int64_t tiles_sums(const struct tiles *tiles, int kernel);
 
 #endif

@@ -17,7 +17,7 @@ struct winograd_shape {
 
 bool winograd_pays(const struct winograd_shape *shape, enum conv_way way);
 
-/* Whether precision bf16 computes it by F(2x2, 3x3) (tiled.h). */
-bool winograd_pays_half(const struct winograd_shape *shape, enum conv_way way);
+/* Whether tiles of 2 x 2 (tiled.h) pay, of images in bf16 or in f32. */
+bool winograd_pays_tiled(const struct winograd_shape *shape, enum conv_way way, bool is_bf16);
 
 #endif

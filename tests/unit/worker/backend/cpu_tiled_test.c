@@ -360,46 +360,69 @@ static void convolutions_of_f32_are_near_ref(void **state) {
 
 struct row {
   int64_t n, in, out, height, width;
-  int stride, pad;
-  bool pays[3]; /* by enum conv_way */
+  int kernel, stride, pad;
+  bool pays[2][3]; /* in f32 and in bf16, by enum conv_way */
 };
+
+static bool pays(const struct row *row, bool is_bf16, int way) {
+  int beyond = row->kernel - 1 - 2 * row->pad;
+  const int64_t in[] = {row->n, row->in, row->height, row->width};
+  const int64_t out[] = {row->n, row->out, (row->height - beyond) / row->stride,
+                         (row->width - beyond) / row->stride};
+  const struct window window = {.kernel = {row->kernel, row->kernel},
+                                .strides = {row->stride, row->stride},
+                                .pads_begin = {row->pad, row->pad},
+                                .pads_end = {row->pad, row->pad}};
+  const struct winograd_shape shape = {4, 4, in, out, &window};
+  return winograd_pays_tiled(&shape, (enum conv_way)way, is_bf16);
+}
+
+#define NONE                                                                                                 \
+  {                                                                                                          \
+    {false}, {                                                                                               \
+      false                                                                                                  \
+    }                                                                                                        \
+  }
+#define ALL                                                                                                  \
+  {                                                                                                          \
+    {true, true, true}, {                                                                                    \
+      true, true, true                                                                                       \
+    }                                                                                                        \
+  }
 
 static void the_shape_alone_decides(void **state) {
   (void)state;
   static const struct row rows[] = {
       /* ResNet-18 at 32x32 */
-      {32, 3, 64, 32, 32, 1, 1, {false}},
-      {32, 64, 64, 32, 32, 1, 1, {true, true, true}},
-      {32, 64, 128, 32, 32, 2, 1, {false}},
-      {32, 128, 128, 16, 16, 1, 1, {true, true, true}},
-      {32, 256, 256, 8, 8, 1, 1, {true, true, true}},
-      {32, 512, 512, 4, 4, 1, 1, {false, false, true}},
+      {32, 3, 64, 32, 32, 3, 1, 1, NONE},
+      {32, 64, 64, 32, 32, 3, 1, 1, ALL},
+      {32, 64, 128, 32, 32, 3, 2, 1, NONE},
+      {32, 128, 128, 16, 16, 3, 1, 1, ALL},
+      {32, 256, 256, 8, 8, 3, 1, 1, ALL},
+      {32, 512, 512, 4, 4, 3, 1, 1, {{false, false, true}, {false, false, true}}},
+      /* LeNet of 32 and 64 channels, which fill no image, and with padding */
+      {64, 1, 32, 28, 28, 5, 1, 2, NONE},
+      {64, 32, 64, 14, 14, 5, 1, 0, ALL},
+      {64, 16, 32, 14, 14, 5, 1, 0, NONE},
+      {64, 32, 64, 14, 14, 5, 1, 2, {{true, true, false}, {false, false, true}}},
+      {64, 32, 64, 14, 14, 5, 2, 2, NONE},
+      {64, 32, 64, 14, 14, 7, 1, 3, NONE},
       /* few samples, few channels, and what fills no blocks */
-      {4, 64, 64, 32, 32, 1, 1, {true, true, true}},
-      {1, 256, 256, 8, 8, 1, 1, {false}},
-      {4, 256, 256, 8, 8, 1, 1, {false, false, true}},
-      {32, 16, 64, 32, 32, 1, 1, {false, false, true}},
-      {32, 32, 32, 16, 16, 1, 1, {true, true, true}},
-      {32, 16, 32, 32, 32, 1, 1, {false}},
-      {8, 512, 512, 4, 4, 1, 1, {false}},
-      {32, 16, 16, 32, 32, 1, 1, {false}},
-      {32, 72, 64, 32, 32, 1, 1, {false}},
+      {4, 64, 64, 32, 32, 3, 1, 1, ALL},
+      {1, 256, 256, 8, 8, 3, 1, 1, NONE},
+      {4, 256, 256, 8, 8, 3, 1, 1, {{true, true, true}, {false, false, true}}},
+      {32, 16, 64, 32, 32, 3, 1, 1, {{true, true, false}, {false, false, true}}},
+      {32, 32, 32, 16, 16, 3, 1, 1, ALL},
+      {32, 16, 32, 32, 32, 3, 1, 1, {{true, true, false}, {false}}},
+      {8, 512, 512, 4, 4, 3, 1, 1, NONE},
+      {32, 16, 16, 32, 32, 3, 1, 1, NONE},
+      {32, 72, 64, 32, 32, 3, 1, 1, NONE},
   };
-  for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
-    const struct row *row = &rows[r];
-    int beyond = 2 - 2 * row->pad;
-    const int64_t in[] = {row->n, row->in, row->height, row->width};
-    const int64_t out[] = {row->n, row->out, (row->height - beyond) / row->stride,
-                           (row->width - beyond) / row->stride};
-    const struct window window = {.kernel = {3, 3},
-                                  .strides = {row->stride, row->stride},
-                                  .pads_begin = {row->pad, row->pad},
-                                  .pads_end = {row->pad, row->pad}};
-    const struct winograd_shape shape = {4, 4, in, out, &window};
-    for (int way = CONV_FORWARD; way <= CONV_GRAD_WEIGHT; way++)
-      if (winograd_pays_tiled(&shape, (enum conv_way)way, true) != row->pays[way])
-        fail_msg("row %zu, way %d", r, way);
-  }
+  for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++)
+    for (int type = 0; type < 2; type++)
+      for (int way = CONV_FORWARD; way <= CONV_GRAD_WEIGHT; way++)
+        if (pays(&rows[r], type, way) != rows[r].pays[type][way])
+          fail_msg("row %zu, type %d, way %d", r, type, way);
 }
 
 int main(void) {

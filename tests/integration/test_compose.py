@@ -465,7 +465,11 @@ def test_the_dashboard_is_at_a_link_of_the_machine():
                 return json.load(answer)["fleet"]["servers"]
             return None
         wait_for(lambda: servers() == 2, "the servers of the cluster")
-        container, = [name for name in compose.engine.docker("ps", "--format", "{{.Names}}").split() if "_ui_" in name]
+
+        def dashboards():
+            """The engine lists a container once its state is on disk, which may be after it has answered."""
+            return [name for name in compose.engine.docker("ps", "--format", "{{.Names}}").split() if "_ui_" in name]
+        container, = wait_for(dashboards, "the dashboard's container among those that run")
         compose.engine.docker("stop", container)
         child.wait(PATIENCE)
 

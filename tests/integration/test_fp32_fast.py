@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """precision: fp32-fast: convolutions agree with their references (cpu_winograd_test has the shapes that Winograd's algorithm
-computes); any cluster ends in the same weights, through kills, too; a CPU without AVX-512 computes what it
-does in fp32."""
+of larger tiles computes); any cluster ends in the same weights, through kills, too, and in fp32, whose tiles are small; a CPU
+without AVX-512 computes what it does in fp32."""
 import os
 import re
 import signal
@@ -11,7 +11,7 @@ from gate import Gate
 from harness import (PATIENCE, Cluster, Folder, Process, Skip, children_of, done_event, kept, main, newest_step, program,
                      wait_for, weir)
 
-# Of microbatches of 32 images of 16x16, Winograd's algorithm computes the convolutions of 64 and of 128 channels.
+# Of microbatches of 32 images of 16x16, Winograd's algorithm computes the convolutions of 64 and of 128 channels in both.
 MODEL = ("resnet18", "--input", "1,16,16", "--depth", "1,1,1,1", "--classes", "10", "--seed", "3")
 OLDER = {"ONEDNN_MAX_CPU_ISA": "AVX2"}  # what an older CPU has: oneDNN heeds it on any
 STEPS, MICROBATCHES, SAMPLES = 2, 3, 32  # samples of a microbatch
@@ -79,10 +79,11 @@ def test_any_cluster_ends_in_the_same_weights():
     assert whole["fp32"] != whole["fp32-fast"], "fp32-fast computes what fp32 does"
     with Folder() as folder:
         folder.model(*MODEL)
-        spec = write_spec(folder, "fp32-fast")
-        for workers, servers, threads in (2, 2, 1), (1, 1, 3):
-            done = train(folder, spec, f"{workers}-{threads}", "--workers", workers, "--servers", servers, "--threads", threads)
-            assert done["weights_sha256"] == whole["fp32-fast"], f"{workers} workers, {servers} servers, {threads} threads"
+        for precision, workers, servers, threads in ("fp32-fast", 2, 2, 1), ("fp32-fast", 1, 1, 3), ("fp32", 2, 2, 1):
+            case = f"{precision}, {workers} workers, {servers} servers, {threads} threads"
+            done = train(folder, write_spec(folder, precision), f"{precision}-{workers}", "--workers", workers, "--servers",
+                         servers, "--threads", threads)
+            assert done["weights_sha256"] == whole[precision], case
 
 
 def test_kills_change_nothing():

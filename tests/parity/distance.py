@@ -214,7 +214,7 @@ def main():
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--tensors", action="store_true", help="the first gradient's distance by parameter, too")
     options = parser.parse_args()
-    known = models.FULL if options.full else models.SMALL
+    known = models.FULL if options.full else {**models.SMALL, **models.WIDER}
     if unknown := set(options.models) - set(known):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(known)}")
     print(f"{options.steps} steps of {BATCH} samples, {options.draws} draws: distance from PyTorch in float64, and how many times "

@@ -13,12 +13,12 @@ typedef float vec __attribute__((vector_size(TILE_BLOCK * sizeof(float))));
 enum { KERNEL_MAX = 5, WINDOW_MAX = KERNEL_MAX + 1, SIDE_MAX = 7 };
 
 /* Elements of a line of a window. */
-static INLINED int window_of(const int kernel) {
+static INLINED int window_side(const int kernel) {
   return kernel + TILE_SIDE - 1;
 }
 
 /* Parts of a line. */
-static INLINED int side_of(const int kernel) {
+static INLINED int parts_side(const int kernel) {
   return kernel == 3 ? 4 : SIDE_MAX;
 }
 

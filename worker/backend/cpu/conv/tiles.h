@@ -67,7 +67,14 @@ struct tile_transforms {
    CPUs that compute in it. */
 extern const struct tile_transforms tiles_bf16[2], tiles_f32[2];
 
-/* Elements that `give` needs for sums. */
-int64_t tiles_sums(const struct tiles *tiles, int kernel);
+/* Elements of a row of an image that its windows cover, pads included. */
+static inline int64_t tiles_width(const struct tiles *tiles, int kernel) {
+  return TILE_SIDE * tiles->columns + kernel - 1;
+}
+
+/* Elements that `give` needs for sums: for each block of channels, a ring of rows. */
+static inline int64_t tiles_sums(const struct tiles *tiles, int kernel) {
+  return tiles->channels * (TILE_SIDE + kernel - 1) * tiles_width(tiles, kernel);
+}
 
 #endif

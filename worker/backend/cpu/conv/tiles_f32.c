@@ -26,7 +26,3 @@ TRANSFORMS(3)
 TRANSFORMS(5)
 
 const struct tile_transforms tiles_f32[] = {TRANSFORMS_ROW(3, 16), TRANSFORMS_ROW(5, 49)};
-
-int64_t tiles_sums(const struct tiles *tiles, int kernel) {
-  return tiles->channels * window_of(kernel) * sums_width(kernel, tiles);
-}

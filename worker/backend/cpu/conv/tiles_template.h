@@ -39,7 +39,7 @@ static INLINED int64_t plane_at(const struct tiles *tiles, int64_t sample, int64
 }
 
 static INLINED int parts_of(const int kernel) {
-  return side_of(kernel) * side_of(kernel);
+  return parts_side(kernel) * parts_side(kernel);
 }
 
 /* Blocks side by side of a sample. The compiler makes a variant of what is done for each number. */
@@ -56,7 +56,7 @@ static INLINED int blocks_from(int64_t channel, int64_t channels) {
 /* A row of a tile's parts, of each block. */
 VARIANT static INLINED void parts_write(const int kernel, const vec parts[][SIDE_MAX], int n_blocks, real *to,
                                         int64_t channels) {
-  for (int j = 0; j < side_of(kernel); j++)
+  for (int j = 0; j < parts_side(kernel); j++)
     blocks_write(&parts[0][j], &parts[n_blocks - 1][j], n_blocks, to + j * channels);
 }
 
@@ -70,7 +70,7 @@ VARIANT static INLINED void column_take(const int kernel, const struct blocks *b
   for (int b = 0; b < blocks->n; b++) {
     const real *plane = blocks->planes + b * plane_elems(tiles);
     vec from[WINDOW_MAX] = {{0}};
-    for (int i = 0; i < window_of(kernel); i++)
+    for (int i = 0; i < window_side(kernel); i++)
       if (is_inside && row + i >= 0 && row + i < tiles->height)
         vec_read(plane + ((row + i) * tiles->width + column) * TILE_BLOCK, &from[i]);
       else
@@ -89,7 +89,7 @@ static INLINED int ring_at(int first, int j, const int window) {
 VARIANT static INLINED void windows_take(const int kernel, const struct blocks *blocks,
                                          const struct place *at, int64_t n, real *to) {
   const struct tiles *tiles = blocks->tiles;
-  const int window = window_of(kernel), side = side_of(kernel), shared = window - TILE_SIDE;
+  const int window = window_side(kernel), side = parts_side(kernel), shared = window - TILE_SIDE;
   int64_t row = TILE_SIDE * at->row - tiles->pad[0], column = TILE_SIDE * at->column - tiles->pad[1];
   window_column columns[WINDOW_MAX];
   vec parts[BLOCKS][SIDE_MAX];
@@ -131,15 +131,11 @@ VARIANT static INLINED void take(const int kernel, const struct tiles *tiles, st
   }
 }
 
-/* Sums of windows: for each block of channels a ring of `window` rows of the padded image. */
-static INLINED int64_t sums_width(const int kernel, const struct tiles *tiles) {
-  return TILE_SIDE * (tiles->columns - 1) + window_of(kernel);
-}
-
+/* A block's row of the image, which begins with its pads, in the ring of rows. */
 static INLINED float *sums_at(const int kernel, const struct tiles *tiles, float *sums, int64_t block,
                               int64_t row) {
-  const int window = window_of(kernel);
-  return sums + (block * window + row % window) * sums_width(kernel, tiles) * TILE_BLOCK;
+  const int window = window_side(kernel);
+  return sums + (block * window + row % window) * tiles_width(tiles, kernel) * TILE_BLOCK;
 }
 
 static INLINED void parts_read(const int kernel, const float *from, int64_t channels, vec *parts) {
@@ -150,7 +146,7 @@ static INLINED void parts_read(const int kernel, const float *from, int64_t chan
 /* Adds a tile's window to the sums. */
 VARIANT static INLINED void window_give(const int kernel, const struct tiles *tiles, const struct place *at,
                                         const float *m, float *sums) {
-  const int window = window_of(kernel), side = side_of(kernel);
+  const int window = window_side(kernel), side = parts_side(kernel);
   for (int64_t b = 0; b * TILE_BLOCK < tiles->channels; b++) {
     vec parts[SIDE_MAX * SIDE_MAX], lines[WINDOW_MAX * SIDE_MAX], row[WINDOW_MAX];
     parts_read(kernel, m + b * TILE_BLOCK, tiles->channels, parts);
@@ -173,7 +169,7 @@ VARIANT static INLINED void window_give(const int kernel, const struct tiles *ti
 /* Rows that no further window reaches: they go to the image, and begin anew. */
 VARIANT static INLINED void rows_end(const int kernel, const struct tiles *tiles, const struct place *at,
                                      float *sums, real *image) {
-  int n = at->row + 1 < tiles->rows ? TILE_SIDE : window_of(kernel);
+  int n = at->row + 1 < tiles->rows ? TILE_SIDE : window_side(kernel);
   for (int64_t b = 0; b * TILE_BLOCK < tiles->channels; b++)
     for (int i = 0; i < n; i++) {
       int64_t row = TILE_SIDE * at->row + i, to = row - tiles->pad[0];
@@ -184,7 +180,7 @@ VARIANT static INLINED void rows_end(const int kernel, const struct tiles *tiles
         memcpy(&sum, from + (c + tiles->pad[1]) * TILE_BLOCK, sizeof sum);
         blocks_write(&sum, &sum, 1, plane + (to * tiles->width + c) * TILE_BLOCK);
       }
-      memset(from, 0, (size_t)(sums_width(kernel, tiles) * TILE_BLOCK) * sizeof *from);
+      memset(from, 0, (size_t)(tiles_width(tiles, kernel) * TILE_BLOCK) * sizeof *from);
     }
 }
 
@@ -217,7 +213,7 @@ struct put_to {
 
 VARIANT static INLINED void put(const int kernel, const struct tiles *tiles, struct tile_range range,
                                 const float *m, struct put_to to) {
-  const int side = side_of(kernel);
+  const int side = parts_side(kernel);
   struct place at = place_of(tiles, range.first);
   int64_t elem;
   for (int64_t t = 0; t < range.n; t++, place_next(tiles, &at))
@@ -242,7 +238,7 @@ VARIANT static INLINED void put(const int kernel, const struct tiles *tiles, str
 VARIANT static INLINED void tile_spread(const int kernel, const struct blocks *blocks, const struct place *at,
                                         real *to) {
   const struct tiles *tiles = blocks->tiles;
-  const int side = side_of(kernel);
+  const int side = parts_side(kernel);
   vec lines[BLOCKS][SIDE_MAX][TILE_SIDE], parts[BLOCKS][SIDE_MAX];
   int64_t elem;
   for (int b = 0; b < blocks->n; b++) {
@@ -305,7 +301,7 @@ enum { TAPS_MAX = 2 * TILE_BLOCK };
 
 VARIANT static INLINED void kernels_transform(const int kernel, const vec taps[][TAPS_MAX], int n_blocks,
                                               real *to, int64_t channels) {
-  const int side = side_of(kernel);
+  const int side = parts_side(kernel);
   vec lines[BLOCKS][SIDE_MAX][KERNEL_MAX], parts[BLOCKS][SIDE_MAX];
   for (int b = 0; b < n_blocks; b++)
     for (int j = 0; j < kernel; j++)
@@ -331,8 +327,8 @@ VARIANT static INLINED void transpose(vec rows[TILE_BLOCK]) {
   }
 }
 
-/* Vectors reach from a kernel's last elements into the next kernels: near the end of the weights there are
-   none. n_bytes: of the vector that begins with element `tap` of the kernel. */
+/* Of the vector that begins with element `tap` of a kernel: vectors reach from a kernel's last elements into
+   the next kernels, unless the weights end there. */
 static INLINED size_t vector_bytes(const int kernel, const struct kernels *kernels, int64_t number,
                                    const int tap) {
   const int rest = taps_of(kernel) - tap;
@@ -394,7 +390,7 @@ VARIANT static INLINED void kernels_take_turned(const int kernel, const struct k
 /* What reaches into the next kernels is written over when they are. */
 VARIANT static INLINED void kernels_put(const int kernel, const struct kernels *kernels, const float *s,
                                         float *gradient) {
-  const int side = side_of(kernel);
+  const int side = parts_side(kernel);
   int64_t out = kernels->out, in = kernels->in;
   for (int64_t o = 0; o < out; o++)
     for (int64_t i = 0; i < in; i += TILE_BLOCK) {

@@ -38,7 +38,7 @@ static INLINED int64_t plane_at(const struct tiles *tiles, int64_t sample, int64
   return (sample * (tiles->channels / TILE_BLOCK) + block) * plane_elems(tiles);
 }
 
-static INLINED int parts_of(const int kernel) {
+static INLINED int parts_count(const int kernel) {
   return parts_side(kernel) * parts_side(kernel);
 }
 
@@ -96,7 +96,7 @@ VARIANT static INLINED void windows_take(const int kernel, const struct blocks *
   int first = 0;
   for (int j = 0; j < shared; j++)
     column_take(kernel, blocks, row, column + j, columns[j]);
-  for (int64_t t = 0; t < n; t++, to += parts_of(kernel) * tiles->channels) {
+  for (int64_t t = 0; t < n; t++, to += parts_count(kernel) * tiles->channels) {
     for (int j = shared; j < window; j++)
       column_take(kernel, blocks, row, column + j, columns[ring_at(first, j, window)]);
     for (int i = 0; i < side; i++) {
@@ -120,7 +120,7 @@ VARIANT static INLINED void take(const int kernel, const struct tiles *tiles, st
     n = tiles->columns - at.column < range.n - t ? tiles->columns - at.column : range.n - t;
     for (int64_t c = 0; c < tiles->channels; c += BLOCKS * TILE_BLOCK) {
       const real *planes = image + plane_at(tiles, at.sample, c / TILE_BLOCK);
-      real *to = v + parts_of(kernel) * t * tiles->channels + c;
+      real *to = v + parts_count(kernel) * t * tiles->channels + c;
       if (blocks_from(c, tiles->channels) == BLOCKS)
         windows_take(kernel, &(struct blocks){tiles, planes, BLOCKS}, &at, n, to);
       else
@@ -139,29 +139,50 @@ static INLINED float *sums_at(const int kernel, const struct tiles *tiles, float
 }
 
 static INLINED void parts_read(const int kernel, const float *from, int64_t channels, vec *parts) {
-  for (int p = 0; p < parts_of(kernel); p++)
+  for (int p = 0; p < parts_count(kernel); p++)
     memcpy(&parts[p], from + p * channels, sizeof parts[p]);
 }
 
-/* Adds a tile's window to the sums. */
-VARIANT static INLINED void window_give(const int kernel, const struct tiles *tiles, const struct place *at,
-                                        const float *m, float *sums) {
-  const int window = window_side(kernel), side = parts_side(kernel);
-  for (int64_t b = 0; b * TILE_BLOCK < tiles->channels; b++) {
-    vec parts[SIDE_MAX * SIDE_MAX], lines[WINDOW_MAX * SIDE_MAX], row[WINDOW_MAX];
-    parts_read(kernel, m + b * TILE_BLOCK, tiles->channels, parts);
-    for (int j = 0; j < side; j++)
-      give_line(kernel, parts + j, side, lines + j, side);
-    for (int i = 0; i < window; i++) {
-      float *to =
-          sums_at(kernel, tiles, sums, b, TILE_SIDE * at->row + i) + TILE_SIDE * at->column * TILE_BLOCK;
-      give_line(kernel, lines + i * side, 1, row, 1);
-      for (int j = 0; j < window; j++) {
+/* A block's products and sums. */
+struct given {
+  const float *m;
+  float *sums;
+  int64_t block;
+};
+
+/* A block's parts -> its window. */
+VARIANT static INLINED void window_make(const int kernel, const float *m, int64_t channels, vec *window) {
+  const int side = parts_side(kernel);
+  vec parts[SIDE_MAX * SIDE_MAX], lines[WINDOW_MAX * SIDE_MAX];
+  parts_read(kernel, m, channels, parts);
+  for (int j = 0; j < side; j++)
+    give_line(kernel, parts + j, side, lines + j, side);
+  for (int i = 0; i < window_side(kernel); i++)
+    give_line(kernel, lines + i * side, 1, window + i * window_side(kernel), 1);
+}
+
+/* Adds the windows of `n` tiles side by side, the first of them at `at`, to the sums of a block. Of columns
+   that two windows share, the first one's part waits for the next. */
+VARIANT static INLINED void windows_give(const int kernel, const struct tiles *tiles, const struct place *at,
+                                         int64_t n, struct given given) {
+  const int side = window_side(kernel), shared = side - TILE_SIDE;
+  vec window[WINDOW_MAX * WINDOW_MAX], waiting[WINDOW_MAX * WINDOW_MAX] = {{0}};
+  for (int64_t t = 0; t < n; t++) {
+    window_make(kernel, given.m + parts_count(kernel) * t * tiles->channels, tiles->channels, window);
+    const int done = t + 1 < n ? TILE_SIDE : side;
+    for (int i = 0; i < side; i++) {
+      float *to = sums_at(kernel, tiles, given.sums, given.block, TILE_SIDE * at->row + i) +
+                  TILE_SIDE * (at->column + t) * TILE_BLOCK;
+      for (int j = 0; j < shared; j++)
+        window[i * side + j] += waiting[i * side + j];
+      for (int j = 0; j < done; j++) {
         vec sum;
         memcpy(&sum, to + j * TILE_BLOCK, sizeof sum);
-        sum += row[j];
+        sum += window[i * side + j];
         memcpy(to + j * TILE_BLOCK, &sum, sizeof sum);
       }
+      for (int j = 0; j < shared; j++)
+        waiting[i * side + j] = window[i * side + j + TILE_SIDE];
     }
   }
 }
@@ -192,10 +213,16 @@ struct give_to {
 VARIANT static INLINED void give(const int kernel, const struct tiles *tiles, struct tile_range range,
                                  const float *m, struct give_to to) {
   struct place at = place_of(tiles, range.first);
-  for (int64_t t = 0; t < range.n; t++, place_next(tiles, &at)) {
-    window_give(kernel, tiles, &at, m + parts_of(kernel) * t * tiles->channels, to.sums);
+  for (int64_t t = 0, n; t < range.n; t += n) {
+    n = tiles->columns - at.column < range.n - t ? tiles->columns - at.column : range.n - t;
+    for (int64_t b = 0; b * TILE_BLOCK < tiles->channels; b++)
+      windows_give(
+          kernel, tiles, &at, n,
+          (struct given){m + parts_count(kernel) * t * tiles->channels + b * TILE_BLOCK, to.sums, b});
+    at.column += n - 1;
     if (at.column + 1 == tiles->columns)
       rows_end(kernel, tiles, &at, to.sums, to.image);
+    place_next(tiles, &at);
   }
 }
 
@@ -220,7 +247,8 @@ VARIANT static INLINED void put(const int kernel, const struct tiles *tiles, str
     for (int64_t b = 0; b * TILE_BLOCK < tiles->channels; b++) {
       real *plane = to.image + plane_at(tiles, at.sample, b);
       vec parts[SIDE_MAX * SIDE_MAX], lines[SIDE_MAX * TILE_SIDE], tile[TILE_SIDE * TILE_SIDE], shift = {0};
-      parts_read(kernel, m + parts_of(kernel) * t * tiles->channels + b * TILE_BLOCK, tiles->channels, parts);
+      parts_read(kernel, m + parts_count(kernel) * t * tiles->channels + b * TILE_BLOCK, tiles->channels,
+                 parts);
       for (int i = 0; i < side; i++)
         tile_line(kernel, parts + side * i, 1, lines + TILE_SIDE * i, 1);
       for (int j = 0; j < TILE_SIDE; j++)
@@ -264,7 +292,7 @@ VARIANT static INLINED void spread(const int kernel, const struct tiles *tiles, 
   for (int64_t t = 0; t < range.n; t++, place_next(tiles, &at))
     for (int64_t c = 0; c < tiles->channels; c += BLOCKS * TILE_BLOCK) {
       const real *planes = image + plane_at(tiles, at.sample, c / TILE_BLOCK);
-      real *to = w + parts_of(kernel) * t * tiles->channels + c;
+      real *to = w + parts_count(kernel) * t * tiles->channels + c;
       if (blocks_from(c, tiles->channels) == BLOCKS)
         tile_spread(kernel, &(struct blocks){tiles, planes, BLOCKS}, &at, to);
       else
@@ -370,7 +398,7 @@ VARIANT static INLINED void kernels_take(const int kernel, const struct kernels 
         for (int b = 0; b < n; b++)
           kernels_read(kernel, kernels, weights, (struct kernel_walk){(o + b * TILE_BLOCK) * in + i, in},
                        taps[b]);
-        kernels_transform(kernel, taps, n, u + parts_of(kernel) * i * out + o, out);
+        kernels_transform(kernel, taps, n, u + parts_count(kernel) * i * out + o, out);
       }
 }
 
@@ -383,7 +411,7 @@ VARIANT static INLINED void kernels_take_turned(const int kernel, const struct k
       vec taps[BLOCKS][TAPS_MAX];
       for (int b = 0; b < n; b++)
         kernels_read(kernel, kernels, weights, (struct kernel_walk){o * in + i + b * TILE_BLOCK, 1}, taps[b]);
-      kernels_transform(kernel, taps, n, u + parts_of(kernel) * o * in + i, in);
+      kernels_transform(kernel, taps, n, u + parts_count(kernel) * o * in + i, in);
     }
 }
 
@@ -395,7 +423,7 @@ VARIANT static INLINED void kernels_put(const int kernel, const struct kernels *
   for (int64_t o = 0; o < out; o++)
     for (int64_t i = 0; i < in; i += TILE_BLOCK) {
       vec parts[SIDE_MAX * SIDE_MAX], lines[SIDE_MAX * KERNEL_MAX], rows[TAPS_MAX] = {{0}};
-      parts_read(kernel, s + parts_of(kernel) * o * in + i, in, parts);
+      parts_read(kernel, s + parts_count(kernel) * o * in + i, in, parts);
       for (int r = 0; r < side; r++)
         gradient_line(kernel, parts + side * r, 1, lines + kernel * r, 1);
       for (int c = 0; c < kernel; c++)

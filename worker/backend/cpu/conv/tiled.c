@@ -17,6 +17,7 @@ enum { RANGE_WHOLE, RANGE_LAST, RANGE_KINDS };
 
 struct tiled {
   const struct tile_transforms *by;
+  dnnl_data_type_t type; /* of images, and of what products multiply */
   enum conv_way way;
   struct tiles in, out; /* windows are of the input; tiles belong to the output */
   struct kernels kernels;
@@ -41,25 +42,22 @@ static struct tiles tiles_of(const int64_t *image, const int64_t *tiled, const i
                         .pad = {pads[0], pads[1]}};
 }
 
-static dnnl_data_type_t real_type(const struct tiled *t) {
-  return t->by == &tiles_bf16[0] || t->by == &tiles_bf16[1] ? dnnl_bf16 : dnnl_f32;
-}
-
 static void tiled_init(struct tiled *t, bool is_bf16, enum conv_way way, const struct winograd_shape *shape) {
   static const int64_t no_pads[2];
   int is_five = shape->window->kernel[0] == 5;
   *t = (struct tiled){.by = is_bf16 ? &tiles_bf16[is_five] : &tiles_f32[is_five],
+                      .type = is_bf16 ? dnnl_bf16 : dnnl_f32,
                       .way = way,
                       .in = tiles_of(shape->in, shape->out, shape->window->pads_begin),
                       .out = tiles_of(shape->out, shape->out, no_pads),
                       .kernels = {.out = shape->out[1], .in = shape->in[1]}};
-  int64_t real = (int64_t)dnnl_data_type_size(real_type(t)), of_sum = sizeof(float);
+  int64_t real = (int64_t)dnnl_data_type_size(t->type), of_sum = sizeof(float);
   t->tiles = t->out.samples * t->out.rows * t->out.columns;
   t->range = range_of(t->tiles, t->by->parts * (t->in.channels * (way == CONV_GRAD_INPUT ? of_sum : real) +
                                                 t->out.channels * (way == CONV_FORWARD ? of_sum : real)));
 }
 
-/* real or f32[rows, parts, columns] */
+/* [rows, parts, columns] */
 static struct product_view part_view(const struct tiled *t, int64_t rows, int64_t columns) {
   return (struct product_view){rows, columns, columns, t->by->parts * columns, 1};
 }
@@ -72,7 +70,7 @@ static bool range_products(struct backend_program *program, struct tiled *t, int
                                     .b = part_view(t, from, to),
                                     .out = part_view(t, n, to),
                                     .alpha = 1,
-                                    .factors = real_type(t),
+                                    .factors = t->type,
                                     .result = dnnl_f32};
   if (t->way == CONV_GRAD_WEIGHT) {
     shape.a = (struct product_view){out, n, out, 1, t->by->parts * out};
@@ -104,15 +102,23 @@ static struct tile_range range_at(const struct tiled *t, int64_t first, int *kin
   return (struct tile_range){first, is_last ? t->tiles - first : t->range};
 }
 
-enum { IMAGE_FROM, IMAGE_WEIGHTS, IMAGE_TO, IMAGE_KERNELS, IMAGE_FACTORS, IMAGE_M, IMAGE_LAST };
+enum {
+  IMAGE_FROM,
+  IMAGE_WEIGHTS,
+  IMAGE_TO,
+  IMAGE_KERNELS,
+  IMAGE_FACTORS,
+  IMAGE_M,
+  IMAGE_BIAS,
+  IMAGE_SUMS = IMAGE_BIAS
+};
 
 /* Of a range: factors of the first image, and what their products make of the second one. */
 static int run_range(struct backend_program *program, struct cpu_step *step, struct tile_range range,
                      const struct cpu_product *product, struct err *err) {
   const struct tiled *t = step->details;
   const void *from = step->args[IMAGE_FROM].data;
-  void *factors = step->args[IMAGE_FACTORS].data,
-       *last = step->n_args > IMAGE_LAST ? step->args[IMAGE_LAST].data : NULL;
+  void *factors = step->args[IMAGE_FACTORS].data, *to = step->args[IMAGE_TO].data;
   float *m = step->args[IMAGE_M].data;
   if (t->way == CONV_FORWARD)
     t->by->take(&t->in, range, from, factors);
@@ -121,9 +127,9 @@ static int run_range(struct backend_program *program, struct cpu_step *step, str
   if (!cpu_product_run(program, product, factors, step->args[IMAGE_KERNELS].data, m))
     return node_error(step->node, err, ERR_INTERNAL, "oneDNN failed to multiply matrices");
   if (t->way == CONV_FORWARD)
-    t->by->put(&t->out, range, m, last, step->args[IMAGE_TO].data);
+    t->by->put(&t->out, range, m, step->n_args > IMAGE_BIAS ? step->args[IMAGE_BIAS].data : NULL, to);
   else
-    t->by->give(&t->in, range, m, last, step->args[IMAGE_TO].data);
+    t->by->give(&t->in, range, m, step->args[IMAGE_SUMS].data, to);
   return ERR_OK;
 }
 
@@ -137,7 +143,7 @@ static int run_image(struct backend_program *program, struct cpu_step *step, con
     t->by->kernels_take(&t->kernels, weights, step->args[IMAGE_KERNELS].data);
   else {
     t->by->kernels_take_turned(&t->kernels, weights, step->args[IMAGE_KERNELS].data);
-    memset(step->args[IMAGE_LAST].data, 0, (size_t)tiles_sums(&t->in, t->by->kernel) * sizeof(float));
+    memset(step->args[IMAGE_SUMS].data, 0, (size_t)tiles_sums(&t->in, t->by->kernel) * sizeof(float));
   }
   for (int64_t first = 0; first < t->tiles && status == ERR_OK; first += t->range) {
     struct tile_range range = range_at(t, first, &kind);
@@ -162,8 +168,8 @@ static void image_step(struct backend_program *program, const struct node *node,
   cpu_read(program, step, 0, node->inputs[0], from);
   cpu_read(program, step, 0, node->inputs[1], NULL);
   cpu_write(program, step, 0, node->outputs[0], to);
-  parts_scratch(program, step, t->kernels.in, t->kernels.out, real_type(t));
-  parts_scratch(program, step, t->range, is_forward ? t->in.channels : t->out.channels, real_type(t));
+  parts_scratch(program, step, t->kernels.in, t->kernels.out, t->type);
+  parts_scratch(program, step, t->range, is_forward ? t->in.channels : t->out.channels, t->type);
   parts_scratch(program, step, t->range, is_forward ? t->out.channels : t->in.channels, dnnl_f32);
   if (!is_forward)
     cpu_scratch(program, step, tiles_sums(&t->in, t->by->kernel), dnnl_f32);
@@ -203,8 +209,8 @@ static void weights_step(struct backend_program *program, const struct node *nod
   cpu_read(program, step, 0, node->inputs[0], dy);
   cpu_read(program, step, 0, node->inputs[1], x);
   cpu_write(program, step, 0, node->outputs[0], NULL);
-  parts_scratch(program, step, t->range, t->out.channels, real_type(t));
-  parts_scratch(program, step, t->range, t->in.channels, real_type(t));
+  parts_scratch(program, step, t->range, t->out.channels, t->type);
+  parts_scratch(program, step, t->range, t->in.channels, t->type);
   parts_scratch(program, step, t->kernels.in, t->kernels.out, dnnl_f32);
   if (node->n_outputs > 1 && node->outputs[1] >= 0)
     cpu_write(program, step, 0, node->outputs[1], NULL);
@@ -233,8 +239,7 @@ bool tiled_prepare(struct backend_program *program, const struct node *node, enu
   struct tiled *t = tiled_new(program, way, shape);
   if (!t)
     return false;
-  dnnl_memory_desc_t in = layout_blocked(shape->in, real_type(t)),
-                     out = layout_blocked(shape->out, real_type(t));
+  dnnl_memory_desc_t in = layout_blocked(shape->in, t->type), out = layout_blocked(shape->out, t->type);
   if (way == CONV_FORWARD)
     image_step(program, node, t, &in, &out);
   else if (way == CONV_GRAD_INPUT)

@@ -292,12 +292,12 @@ static void transforms_of_f32_are_exact_where_nothing_is_rounded(void **state) {
 
 /* Two convolutions, of which the second has the gradient of its input and a bias, too. */
 struct pair {
-  int64_t kernel, in, out, height, width, pad;
+  int64_t kernel, in, out, height, width, pad, pad_end;
 };
 
 static int add_padded(struct network *f, int x, int64_t in, const struct pair *pair, bool has_bias) {
-  int64_t p = pair->pad;
-  struct attr pads = {.name = "pads", .type = ATTR_INTS, .n = 4, .ints = (int64_t[]){p, p, p, p}};
+  int64_t p = pair->pad, end = pair->pad_end;
+  struct attr pads = {.name = "pads", .type = ATTR_INTS, .n = 4, .ints = (int64_t[]){p, p, end, end}};
   int w = add_weight(f, (struct shape){4, {pair->out, in, pair->kernel, pair->kernel}}, 0.2f);
   int b = has_bias ? add_weight(f, (struct shape){1, {pair->out}}, 0.2f) : -1;
   return add_node(f, "Conv", has_bias ? VALUES(x, w, b) : VALUES(x, w), ATTR_LIST(pads));
@@ -340,10 +340,12 @@ static void check_near(const struct pair *pair, const struct backend_options *op
   network_fini(&f);
 }
 
-/* Of both sizes of kernels, with padding and without; sides that are odd numbers; channels of odd numbers of
-   blocks. */
-static const struct pair pairs[] = {{3, 64, 64, 12, 12, 1}, {3, 64, 64, 15, 18, 1}, {3, 64, 80, 16, 15, 0},
-                                    {5, 64, 64, 10, 10, 2}, {5, 64, 64, 17, 14, 0}, {5, 80, 48, 13, 12, 1}};
+/* Of both sizes of kernels, with padding, without, and on one side; sides that are odd numbers; channels of
+   odd numbers of blocks. */
+static const struct pair pairs[] = {{3, 64, 64, 12, 12, 1, 1}, {3, 64, 64, 15, 18, 1, 1},
+                                    {3, 64, 80, 16, 15, 0, 0}, {3, 64, 64, 14, 13, 1, 0},
+                                    {5, 64, 64, 10, 10, 2, 2}, {5, 64, 64, 17, 14, 0, 0},
+                                    {5, 80, 48, 13, 12, 1, 1}, {5, 64, 64, 13, 12, 0, 2}};
 
 static void convolutions_of_bf16_are_near_ref(void **state) {
   (void)state;

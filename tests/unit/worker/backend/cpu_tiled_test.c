@@ -340,12 +340,13 @@ static void check_near(const struct pair *pair, const struct backend_options *op
   network_fini(&f);
 }
 
-/* Of both sizes of kernels, with padding, without, and on one side; sides that are odd numbers; channels of
-   odd numbers of blocks. */
-static const struct pair pairs[] = {{3, 64, 64, 12, 12, 1, 1}, {3, 64, 64, 15, 18, 1, 1},
-                                    {3, 64, 80, 16, 15, 0, 0}, {3, 64, 64, 14, 13, 1, 0},
-                                    {5, 64, 64, 10, 10, 2, 2}, {5, 64, 64, 17, 14, 0, 0},
-                                    {5, 80, 48, 13, 12, 1, 1}, {5, 64, 64, 13, 12, 0, 2}};
+/* Of both sizes of kernels, with padding, without, on one side, and with less than none, which leaves out
+   what is at the end; sides that are odd numbers; channels of odd numbers of blocks. */
+static const struct pair pairs[] = {{3, 64, 64, 12, 12, 1, 1},  {3, 64, 64, 15, 18, 1, 1},
+                                    {3, 64, 80, 16, 15, 0, 0},  {3, 64, 64, 14, 13, 1, 0},
+                                    {5, 64, 64, 10, 10, 2, 2},  {5, 64, 64, 17, 14, 0, 0},
+                                    {5, 80, 48, 13, 12, 1, 1},  {5, 64, 64, 13, 12, 0, 2},
+                                    {3, 64, 64, 16, 17, 1, -1}, {5, 64, 64, 18, 15, 2, -2}};
 
 static void convolutions_of_bf16_are_near_ref(void **state) {
   (void)state;

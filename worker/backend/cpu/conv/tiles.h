@@ -41,8 +41,9 @@ struct tile_transforms {
 
   /* Windows -> v real[n, parts, channels]. */
   void (*take)(const struct tiles *tiles, struct tile_range range, const void *image, void *v);
-  /* Its adjoint: m f32[n, parts, channels] -> the image. Ranges follow each other, from the first tile to the
-     last. sums: f32[tiles_sums(...)], 0 before the first range, which holds what further windows reach. */
+  /* Its adjoint: m f32[n, parts, channels] -> the image, all of which windows cover. Ranges follow each
+     other, from the first tile to the last. sums: f32[tiles_sums(...)], 0 before the first range, which holds
+     what further windows reach. */
   void (*give)(const struct tiles *tiles, struct tile_range range, const float *m, float *sums, void *image);
 
   /* m f32[n, parts, channels] -> the image's elements, each plus its channel's bias (NULL: none). Pads are

@@ -15,14 +15,15 @@ enum { TILE_COST = 27, KERNEL_COST = 50, KERNEL_GRAD_COST = 25 };
    faster. */
 enum { MARGIN = 2 };
 
-/* Windows of kernel x kernel side by side, and channels that fill vectors. */
+/* Windows of kernel x kernel side by side, and channels that fill vectors. Pads below 0 would leave elements
+   of the image outside all windows. */
 static bool is_possible(const struct winograd_shape *shape, int kernel) {
   const struct window *w = shape->window;
   if (shape->rank != 4 || shape->weights_rank != 4 || shape->in[1] % VECTOR || shape->out[1] % VECTOR)
     return false;
   for (int i = 0; i < 2; i++)
     if (w->kernel[i] != kernel || w->strides[i] != 1 || w->dilations[i] != 0 ||
-        w->pads_begin[i] > kernel / 2 || w->pads_end[i] > kernel / 2)
+        w->pads_begin[i] > kernel / 2 || w->pads_end[i] < 0 || w->pads_end[i] > kernel / 2)
       return false;
   return true;
 }

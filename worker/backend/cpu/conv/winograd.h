@@ -1,6 +1,6 @@
-/* Which convolutions precision fp32-fast computes by Winograd's algorithm: F(4x4, 3x3) of Lavin and Gray,
-   "Fast Algorithms for Convolutional Neural Networks" (2015), whose products are a quarter of the direct
-   ones. An estimate from the shape decides, never a measurement: CPUs of one instruction set agree. */
+/* Which convolutions Winograd's algorithm computes (Lavin and Gray, "Fast Algorithms for Convolutional Neural
+   Networks", 2015). An estimate from the shape decides, never a measurement: CPUs of one instruction set
+   agree. */
 #ifndef WEIR_WORKER_BACKEND_CPU_CONV_WINOGRAD_H
 #define WEIR_WORKER_BACKEND_CPU_CONV_WINOGRAD_H
 
@@ -15,6 +15,7 @@ struct winograd_shape {
   const struct window *window;
 };
 
+/* Whether precision fp32-fast computes it by F(4x4, 3x3), whose products are a quarter of the direct ones. */
 bool winograd_pays(const struct winograd_shape *shape, enum conv_way way);
 
 /* Whether tiles of 2 x 2 (tiled.h) pay, of images in bf16 or in f32. */

@@ -23,12 +23,14 @@ struct commit_job {
   struct err err;
 };
 
-/* A checkpoint to delete; between attempts in shell->drops. */
+/* A checkpoint to delete, in shell->drops until it is. */
 struct drop_job {
   struct task task;
   struct coordinator_service *shell;
   char *run;
   uint64_t step, retry_ms;
+  bool is_under_way;
+  bool is_replaced; /* another is being committed in its name: it goes with that */
   struct err err;
   struct drop_job *next;
 };
@@ -36,6 +38,9 @@ struct drop_job {
 static void commit_job_run(struct task *task);
 static int write_commit(struct commit_job *job);
 static void commit_done(struct task *task);
+static void drops_replace(struct coordinator_service *shell, const Weir__Manifest *by);
+static void drops_replaced(struct coordinator_service *shell, const Weir__Manifest *by, bool is_committed);
+static void drop_start(struct drop_job *job);
 static void drop_job_run(struct task *task);
 static void drop_done(struct task *task);
 
@@ -65,6 +70,7 @@ void shell_commit(struct coordinator_service *shell, const Weir__Manifest *manif
   struct commit_job *job = mem_new(sizeof *job);
   *job = (struct commit_job){
       .task.run = commit_job_run, .shell = shell, .manifest = message_copy(manifest), .is_last = is_last};
+  drops_replace(shell, manifest);
   shell_save_events(shell, manifest->run); /* who resumes from it finds what led to it */
   task_post(shell->jobs, &job->task);      /* one a run */
 }
@@ -121,6 +127,7 @@ static void commit_done(struct task *task) {
                                                    .step = job->manifest->step,
                                                    .info = &info,
                                                    .error = job->err.code ? job->err.text : NULL}};
+  drops_replaced(shell, job->manifest, !job->err.code);
   if (!job->err.code)
     metric_add(METRIC_CHECKPOINTS, 1);
   checkpoint_info(job->manifest, &info);
@@ -137,7 +144,18 @@ static void commit_done(struct task *task) {
 
 void shell_drop(struct coordinator_service *shell, const char *run, uint64_t step) {
   struct drop_job *job = mem_new(sizeof *job);
-  *job = (struct drop_job){.task.run = drop_job_run, .shell = shell, .run = mem_strdup(run), .step = step};
+  *job = (struct drop_job){.shell = shell, .run = mem_strdup(run), .step = step, .next = shell->drops};
+  shell->drops = job;
+  drop_start(job);
+}
+
+/* Unless somebody reads it: then later. */
+static void drop_start(struct drop_job *job) {
+  struct coordinator_service *shell = job->shell;
+  if (reads_hold(&shell->reads, job->run, job->step))
+    return;
+  job->is_under_way = true;
+  job->task.run = drop_job_run;
   task_post(shell->jobs, &job->task); /* one a checkpoint */
 }
 
@@ -155,41 +173,59 @@ static void drop_job_run(struct task *task) {
   task_post(shell->event_loop, &job->task);
 }
 
-static void drop_done(struct task *task) {
-  struct drop_job *job = TASK_OWNER(task, struct drop_job, task);
-  struct coordinator_service *shell = job->shell;
-  if (job->err.code && !shell->is_stopping) { /* the record may be there still, and would come back */
-    log_event(LOG_WARN, "coordinator", "checkpoint_not_deleted", "run=%s step=%" PRIu64 " reason=\"%s\"",
-              job->run, job->step, job->err.text);
-    job->retry_ms = shell_now_ms() + DROP_RETRY_MS;
-    job->next = shell->drops;
-    shell->drops = job;
-    return;
-  }
-  shell_step(shell, &(struct coordinator_event){.kind = EVENT_CHECKPOINT_DROPPED,
-                                                .dropped = {.run = job->run, .step = job->step}});
+static void drop_remove(struct drop_job *job) {
+  struct drop_job **at = &job->shell->drops;
+  while (*at != job)
+    at = &(*at)->next;
+  *at = job->next;
   free(job->run);
   free(job);
 }
 
+static void drop_done(struct task *task) {
+  struct drop_job *job = TASK_OWNER(task, struct drop_job, task);
+  struct coordinator_service *shell = job->shell;
+  job->is_under_way = false;
+  if (job->err.code && !shell->is_stopping) { /* the record may be there still, and would come back */
+    log_event(LOG_WARN, "coordinator", "checkpoint_not_deleted", "run=%s step=%" PRIu64 " reason=\"%s\"",
+              job->run, job->step, job->err.text);
+    job->retry_ms = shell_now_ms() + DROP_RETRY_MS;
+    return;
+  }
+  shell_step(shell, &(struct coordinator_event){.kind = EVENT_CHECKPOINT_DROPPED,
+                                                .dropped = {.run = job->run, .step = job->step}});
+  drop_remove(job);
+}
+
 void shell_drops_turn(struct coordinator_service *shell, uint64_t now_ms) {
-  struct drop_job **at = &shell->drops, *job;
-  while ((job = *at)) {
-    if (now_ms < job->retry_ms) {
-      at = &job->next;
+  for (struct drop_job *job = shell->drops; job; job = job->next)
+    if (!job->is_under_way && !job->is_replaced && now_ms >= job->retry_ms)
+      drop_start(job);
+}
+
+static bool is_of(const struct drop_job *job, const Weir__Manifest *manifest) {
+  return job->step == manifest->step && strcmp(job->run, manifest->run) == 0;
+}
+
+/* Of a version that a run makes again: what waits to be deleted would take the new one with it. */
+static void drops_replace(struct coordinator_service *shell, const Weir__Manifest *by) {
+  for (struct drop_job *job = shell->drops; job; job = job->next)
+    job->is_replaced |= is_of(job, by);
+}
+
+/* Those that were under way have ended: the jobs come in turn. */
+static void drops_replaced(struct coordinator_service *shell, const Weir__Manifest *by, bool is_committed) {
+  for (struct drop_job *job = shell->drops, *next; job; job = next) {
+    next = job->next;
+    if (!job->is_replaced || !is_of(job, by))
       continue;
-    }
-    *at = job->next;
-    job->task.run = drop_job_run;
-    task_post(shell->jobs, &job->task);
+    job->is_replaced = false;
+    if (is_committed)
+      drop_remove(job);
   }
 }
 
 void shell_drops_fini(struct coordinator_service *shell) {
-  struct drop_job *job;
-  while ((job = shell->drops)) {
-    shell->drops = job->next;
-    free(job->run);
-    free(job);
-  }
+  while (shell->drops)
+    drop_remove(shell->drops);
 }

@@ -13,20 +13,17 @@
 
 enum { DAMAGE_LINES_MAX = 100, STEPS_SHOWN = 20, COLLECTED_RUNS_MAX = 1000, SETTINGS_MAX = 100 };
 
-/* Checkpoints to verify, one after the other. */
+/* Checkpoints to verify, one after the other. Its call holds those that are left. */
 struct verification {
   struct task task;
   struct coordinator_service *shell;
   struct rpc_call *call;
   char *run;
-  uint64_t *steps; /* those of which the store has no record come to its beginning */
-  int at, n_steps, n_gone;
-};
-
-/* Lines of damage as they are found. */
-struct damage_lines {
-  char *lines[DAMAGE_LINES_MAX];
-  size_t n;
+  uint64_t *steps;
+  int at, n_steps;
+  struct checkpoint_damage found; /* in the one at hand, */
+  char *lines[DAMAGE_LINES_MAX];  /* as it was found */
+  size_t n_lines;
 };
 
 static int stop_allowed(const Weir__RunInfo *info, struct err *err);
@@ -34,11 +31,10 @@ static int pause_allowed(const Weir__RunInfo *info, struct err *err);
 static int resume_allowed(const Weir__RunInfo *info, struct err *err);
 static void unknown_step(const Weir__ListCheckpointsReply *known, uint64_t wanted, struct err *err);
 static void verify_run(struct task *task);
-static int verify_step(struct verification *verification, uint64_t step, struct err *err);
-static void verify_gone(struct task *task);
-static bool is_listed(const Weir__ListCheckpointsReply *known, uint64_t step);
-static void send_lost(const struct verification *verification, uint64_t step, struct err *err);
-static void verification_finish(struct verification *verification, const struct err *err);
+static int verify_step(struct verification *verification, struct err *err);
+static void verify_damaged(struct task *task);
+static void verdict_send(struct verification *verification, struct err *err);
+static void verification_go_on(struct verification *verification, struct err *err);
 
 static const char *state_text(Weir__RunState state) {
   switch (state) {
@@ -289,115 +285,98 @@ static void checkpoints_verify(struct coordinator_service *shell, struct rpc_cal
   arena_init(&arena);
   CHECK(coordinator_list_checkpoints(shell->core, id, &arena, &known));
   verification = mem_new(sizeof *verification);
-  *verification =
-      (struct verification){.task.run = verify_run, .shell = shell, .call = call, .run = mem_strdup(id)};
+  *verification = (struct verification){.shell = shell, .call = call, .run = mem_strdup(id)};
   verification->steps = mem_new(known.n_checkpoints * sizeof *verification->steps);
   for (size_t i = 0; i < known.n_checkpoints; i++)
     if (!request->has_step || known.checkpoints[i]->step == step)
       verification->steps[verification->n_steps++] = known.checkpoints[i]->step;
   arena_fini(&arena);
-  task_post(shell->verifying, &verification->task); /* so many of each tenant */
+  verification_go_on(verification, &err);
 }
 
-/* A checkpoint at a time, and then others have their turn. */
-static void verify_run(struct task *task) {
-  struct verification *verification = TASK_OWNER(task, struct verification, task);
-  struct err err = ERR_NONE;
-  if (shell_is_ending(verification->shell))
-    err_set(&err, ERR_UNAVAILABLE, "the coordinator is stopping");
-  else if (verification->at < verification->n_steps)
-    verify_step(verification, verification->steps[verification->at++], &err);
-  if (!err.code && verification->at < verification->n_steps) {
-    task_post(verification->shell->verifying, task);
-  } else if (!err.code && verification->n_gone > 0) {
-    task->run = verify_gone;
-    task_post(verification->shell->event_loop, task);
-  } else {
-    verification_finish(verification, &err);
+/* A checkpoint at a time, and then others have their turn. When we are ending, nothing is left to the thread
+   that verifies: it ends before the event loop does. */
+static void verification_go_on(struct verification *verification, struct err *err) {
+  struct coordinator_service *shell = verification->shell;
+  int last = verification->n_steps - 1;
+  if (!err->code && verification->at <= last && shell_is_ending(shell))
+    err_set(err, ERR_UNAVAILABLE, "the coordinator is stopping");
+  if (!err->code && verification->at <= last) {
+    read_hold(rpc_call_user(verification->call), verification->run, verification->steps[verification->at],
+              verification->steps[last]);
+    verification->task.run = verify_run;
+    task_post(shell->verifying, &verification->task); /* so many of each tenant */
+    return;
   }
-}
-
-static void verification_finish(struct verification *verification, const struct err *err) {
   sender_finish(verification->call, err);
   free(verification->steps);
   free(verification->run);
   free(verification);
 }
 
-/* A checkpoint that was deleted meanwhile is not listed any more, unless the whole run is on its way out; the
-   records of others are lost. */
-static void verify_gone(struct task *task) {
+static void verify_run(struct task *task) {
   struct verification *verification = TASK_OWNER(task, struct verification, task);
-  Weir__ListCheckpointsReply known;
   struct err err = ERR_NONE;
-  struct arena arena;
-  arena_init(&arena);
-  if (!shell_saves_is_deleting(verification->shell, verification->run) &&
-      coordinator_list_checkpoints(verification->shell->core, verification->run, &arena, &known))
-    for (int i = 0; i < verification->n_gone && !err.code; i++)
-      if (is_listed(&known, verification->steps[i]))
-        send_lost(verification, verification->steps[i], &err);
-  arena_fini(&arena);
-  verification_finish(verification, &err);
+  if (verify_step(verification, &err) == 0 && verification->found.n_damaged > 0) {
+    task->run = verify_damaged;
+    task_post(verification->shell->event_loop, task);
+    return;
+  }
+  verdict_send(verification, &err);
+  verification_go_on(verification, &err);
 }
 
-static bool is_listed(const Weir__ListCheckpointsReply *known, uint64_t step) {
-  for (size_t i = 0; i < known->n_checkpoints; i++)
-    if (known->checkpoints[i]->step == step)
-      return true;
-  return false;
+/* What is held is not deleted, unless the whole run is. */
+static void verify_damaged(struct task *task) {
+  struct verification *verification = TASK_OWNER(task, struct verification, task);
+  struct coordinator_service *shell = verification->shell;
+  struct err err = ERR_NONE;
+  if (shell_saves_is_deleting(shell, verification->run) ||
+      !coordinator_run_model(shell->core, verification->run))
+    err_set(&err, ERR_NOT_FOUND, "run '%s' was deleted meanwhile", verification->run);
+  verdict_send(verification, &err);
+  verification_go_on(verification, &err);
 }
 
-static void send_lost(const struct verification *verification, uint64_t step, struct err *err) {
+/* Unless there is an error. */
+static void verdict_send(struct verification *verification, struct err *err) {
+  struct checkpoint_damage *found = &verification->found;
   Weir__VerifyReply reply = WEIR__VERIFY_REPLY__INIT;
-  char *damage[] = {"the store has no record of it"};
-  reply.step = step;
-  reply.damage = damage;
-  reply.n_damage = reply.n_damaged = 1;
-  if (rpc_call_send(verification->call, &reply, NULL))
+  reply.step = verification->steps[verification->at++];
+  reply.blocks = found->blocks;
+  reply.bytes = found->bytes;
+  reply.damage = verification->lines;
+  reply.n_damage = verification->n_lines;
+  reply.n_damaged = found->n_damaged;
+  reply.weights_sha256 = found->sha256;
+  if (!err->code && rpc_call_send(verification->call, &reply, NULL))
     err_set(err, ERR_CANCELLED, "the client is gone");
+  while (verification->n_lines > 0)
+    free(verification->lines[--verification->n_lines]);
 }
 
 static void keep_line(void *user, const char *line) {
-  struct damage_lines *damage = user;
-  if (damage->n < DAMAGE_LINES_MAX)
-    damage->lines[damage->n++] = mem_strdup(line);
+  struct verification *verification = user;
+  if (verification->n_lines < DAMAGE_LINES_MAX)
+    verification->lines[verification->n_lines++] = mem_strdup(line);
 }
 
-static int verify_step(struct verification *verification, uint64_t step, struct err *err) {
-  struct damage_lines lines = {.n = 0};
-  struct checkpoint_damage damage = {.each = keep_line, .user = &lines};
-  Weir__VerifyReply reply = WEIR__VERIFY_REPLY__INIT;
+static int verify_step(struct verification *verification, struct err *err) {
+  struct checkpoint_damage *found = &verification->found;
   Weir__Manifest *manifest;
-  char *name = checkpoint_name(verification->run, step);
-  bool is_gone = false;
+  char *name = checkpoint_name(verification->run, verification->steps[verification->at]);
   int rc = checkpoint_read(verification->shell->store, name, &manifest, err);
-  if (rc == ERR_NOT_FOUND) {
-    is_gone = true;
-    verification->steps[verification->n_gone++] = step;
-  } else if (rc == ERR_CORRUPT) {
-    damage.n_damaged = 1;
-    keep_line(&lines, err->text);
-  } else if (!rc)
-    rc = checkpoint_verify(verification->shell->store, manifest, &damage, err);
+  *found = (struct checkpoint_damage){.each = keep_line, .user = verification};
   if (rc == ERR_NOT_FOUND || rc == ERR_CORRUPT) {
+    found->n_damaged = 1;
+    keep_line(verification, rc == ERR_CORRUPT ? err->text : "the store has no record of it");
     *err = ERR_NONE;
-    rc = 0;
+  } else if (!rc) {
+    checkpoint_verify(verification->shell->store, manifest, found, err);
   }
-  reply.step = step;
-  reply.blocks = damage.blocks;
-  reply.bytes = damage.bytes;
-  reply.damage = lines.lines;
-  reply.n_damage = lines.n;
-  reply.n_damaged = damage.n_damaged;
-  reply.weights_sha256 = damage.sha256;
-  if (!rc && !is_gone && rpc_call_send(verification->call, &reply, NULL))
-    rc = err_set(err, ERR_CANCELLED, "the client is gone");
-  for (size_t i = 0; i < lines.n; i++)
-    free(lines.lines[i]);
   message_free(manifest);
   free(name);
-  return rc;
+  return err->code;
 }
 
 /* The id of a run to delete, which is over, or a name that only the store may know. NULL: refused. */

@@ -111,7 +111,7 @@ struct coordinator_service {
   struct download *fetches; /* models that are being read for runs */
   struct saved_run *saves;
   struct members_save *members;
-  struct drop_job *drops; /* to be tried again */
+  struct drop_job *drops; /* checkpoints to delete */
   struct shell_sweep *sweeps;
   struct overview *overview; /* of `core` */
   uint64_t refill_ms; /* when to give an emptied store its identity and models again; 0: not to be done */
@@ -305,7 +305,7 @@ void shell_saves_fini(struct coordinator_service *shell);
 /* commit.c; event loop */
 void shell_commit(struct coordinator_service *shell, const Weir__Manifest *manifest, bool is_last);
 void shell_drop(struct coordinator_service *shell, const char *run, uint64_t step);
-void shell_drops_turn(struct coordinator_service *shell, uint64_t now_ms); /* tries again what failed */
+void shell_drops_turn(struct coordinator_service *shell, uint64_t now_ms); /* those that wait */
 void shell_drops_fini(struct coordinator_service *shell);
 
 /* commit.c; jobs */

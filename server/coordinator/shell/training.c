@@ -202,11 +202,13 @@ static void get_weights(struct coordinator_service *shell, struct rpc_call *call
   const Weir__WeightsRequest *request = asked->message;
   struct err err = ERR_NONE;
   uint64_t step;
-  if (shell_pick_checkpoint(shell, asked->run, request->has_step ? &request->step : NULL, &step, &err) &&
-      shell_read_begin(shell, call, READ_DOWNLOAD, &err))
-    shell_send_weights(shell, call, asked->run, step, request->average);
-  else
+  if (!shell_pick_checkpoint(shell, asked->run, request->has_step ? &request->step : NULL, &step, &err) ||
+      !shell_read_begin(shell, call, READ_DOWNLOAD, &err)) {
     rpc_call_finish(call, &err);
+    return;
+  }
+  read_hold(rpc_call_user(call), asked->run, step, step);
+  shell_send_weights(shell, call, asked->run, step, request->average);
 }
 
 static void get_layout(struct coordinator_service *shell, struct rpc_call *call, const struct asked *asked) {

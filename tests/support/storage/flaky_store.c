@@ -26,7 +26,10 @@ static int flaky_has_blocks(struct store *store, const char *const *keys, int n,
 }
 
 static int flaky_get_blocks(struct store *store, struct store_read *reads, int n, struct err *err) {
-  while (__atomic_load_n(&((struct flaky_store *)store)->holds_reads, __ATOMIC_ACQUIRE))
+  struct flaky_store *flaky = (struct flaky_store *)store;
+  if (__atomic_load_n(&flaky->holds_reads, __ATOMIC_ACQUIRE))
+    __atomic_fetch_add(&flaky->n_held, 1, __ATOMIC_ACQ_REL);
+  while (__atomic_load_n(&flaky->holds_reads, __ATOMIC_ACQUIRE))
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
   FLAKY(get_blocks)(inner, reads, n, err);
 }

@@ -15,7 +15,7 @@ struct flaky_store {
   int n_refused;       /* atomic: records that were not written because it is away, or refuses them */
   bool holds_reads;    /* atomic */
   const char *held;    /* atomic: the name of a record whose reads wait; NULL: none */
-  int n_held;          /* atomic: reads that have waited for that, or wait */
+  int n_held;          /* atomic: reads that have waited for either, or wait */
   bool loses_answer;   /* the next record is written, but its writer gets ERR_UNAVAILABLE; then false again */
 };
 

@@ -12,6 +12,8 @@ struct read {
   struct reads *reads;
   char tenant[CERT_WORD_SIZE];
   enum read_kind kind;
+  char *run; /* whose checkpoints it holds; NULL: none */
+  uint64_t first, last;
   struct read *next;
 };
 
@@ -76,5 +78,25 @@ void read_end(struct read *read) {
     ;
   *at = read->next;
   pthread_mutex_unlock(&read->reads->lock);
+  free(read->run);
   free(read);
+}
+
+void read_hold(struct read *read, const char *run, uint64_t first, uint64_t last) {
+  char *copy = mem_strdup(run);
+  pthread_mutex_lock(&read->reads->lock);
+  free(read->run);
+  read->run = copy;
+  read->first = first;
+  read->last = last;
+  pthread_mutex_unlock(&read->reads->lock);
+}
+
+bool reads_hold(struct reads *reads, const char *run, uint64_t step) {
+  bool is_held = false;
+  pthread_mutex_lock(&reads->lock);
+  for (const struct read *read = reads->list; read && !is_held; read = read->next)
+    is_held = read->run && read->first <= step && step <= read->last && strcmp(read->run, run) == 0;
+  pthread_mutex_unlock(&reads->lock);
+  return is_held;
 }

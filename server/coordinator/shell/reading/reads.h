@@ -1,9 +1,12 @@
 /* What tenants read at a time. Downloads hold memory for as long as their clients read, and verifications the
-   disk, so each tenant may have so many under way, and none has those of another. */
+   disk, so each tenant may have so many under way, and none has those of another. A checkpoint that is read
+   is not deleted meanwhile. */
 #ifndef WEIR_SERVER_COORDINATOR_SHELL_READING_READS_H
 #define WEIR_SERVER_COORDINATOR_SHELL_READING_READS_H
 
 #include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 #include "server/coordinator/quotas/quota.h"
 
@@ -30,5 +33,11 @@ void reads_fini(struct reads *reads); /* all have ended */
 struct read *read_begin(struct reads *reads, const struct quotas *quotas, const char *tenant,
                         enum read_kind kind, struct err *err);
 void read_end(struct read *read); /* any thread; NULL is ignored */
+
+/* The checkpoints of the run from `first` to `last` are held until the read ends, or holds others. Any
+   thread; but it begins to hold where it is known that none of them is being deleted: on the event loop. */
+void read_hold(struct read *read, const char *run, uint64_t first, uint64_t last);
+/* Whether a read holds that checkpoint. Any thread. */
+bool reads_hold(struct reads *reads, const char *run, uint64_t step);
 
 #endif

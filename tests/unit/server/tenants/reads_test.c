@@ -1,5 +1,5 @@
-/* Downloads and verifications: how many a tenant may have under way, and that they keep nobody else waiting.
- */
+/* Downloads and verifications: how many a tenant may have under way, that they keep nobody else waiting, and
+   that what they read is not deleted meanwhile. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,6 +15,7 @@
 #include "common/base/message.h"
 #include "server/coordinator/shell/reading/reads.h"
 #include "tests/support/coordinator/service_members.h"
+#include "tests/support/storage/checkpoint_fixture.h"
 #include "tests/support/storage/flaky_store.h"
 
 static void each_tenant_has_so_many_of_each_kind(void **state) {
@@ -67,12 +68,35 @@ static void a_quota_takes_the_place_of_the_bound_but_for_members(void **state) {
   quotas_fini(&quotas);
 }
 
+static void a_read_holds_checkpoints_of_its_run_until_it_ends_or_holds_others(void **state) {
+  struct reads reads;
+  struct read *first, *second;
+  struct err err = ERR_NONE;
+  (void)state;
+  reads_init(&reads);
+  assert_non_null(first = read_begin(&reads, NULL, "vision", READ_VERIFICATION, &err));
+  assert_non_null(second = read_begin(&reads, NULL, "vision", READ_DOWNLOAD, &err));
+  assert_false(reads_hold(&reads, "a", 0));
+  read_hold(first, "a", 4, 8);
+  read_hold(second, "b", 6, 6);
+  assert_true(reads_hold(&reads, "a", 4) && reads_hold(&reads, "a", 8) && reads_hold(&reads, "b", 6));
+  assert_false(reads_hold(&reads, "a", 3) || reads_hold(&reads, "a", 9) || reads_hold(&reads, "b", 4));
+  read_hold(first, "a", 6, 8);
+  assert_false(reads_hold(&reads, "a", 4));
+  read_end(first);
+  assert_false(reads_hold(&reads, "a", 6));
+  assert_true(reads_hold(&reads, "b", 6));
+  read_end(second);
+  reads_fini(&reads);
+}
+
 /* A verification, on a thread of its own. */
 struct verifier {
   struct service_fixture *f;
   const char *run;
   int *n_refused; /* atomic */
   pthread_t thread;
+  int n_whole, n_damaged; /* checkpoints */
   struct err err;
 };
 
@@ -80,12 +104,15 @@ static void *verify(void *argument) {
   struct verifier *verifier = argument;
   struct rpc_reader *reader = rpc_reader_open(verifier->f->channel, RPC_VERIFY, patience_ms());
   Weir__VerifyRequest request = WEIR__VERIFY_REQUEST__INIT;
-  void *reply = NULL;
+  Weir__VerifyReply *reply = NULL;
   request.run = (char *)verifier->run;
   if (rpc_reader_send(reader, &request, &verifier->err) == 0) {
     rpc_reader_half_close(reader);
-    while (rpc_reader_next(reader, &reply, &verifier->err) == 0 && reply)
+    while (rpc_reader_next(reader, (void **)&reply, &verifier->err) == 0 && reply) {
+      verifier->n_whole += reply->n_damaged == 0;
+      verifier->n_damaged += reply->n_damaged > 0;
       message_free(reply);
+    }
   }
   if (verifier->err.code)
     __atomic_add_fetch(verifier->n_refused, 1, __ATOMIC_RELAXED);
@@ -130,13 +157,189 @@ static void verifications_keep_neither_submissions_nor_downloads_waiting(void **
   rpc_reader_close(worker);
 }
 
+/* A download of the newest weights, on a thread of its own. */
+struct downloader {
+  struct service_fixture *f;
+  const char *run;
+  pthread_t thread;
+  float weights[TINY_PARAMS + 1];
+  long size_bytes;
+  struct err err;
+};
+
+static void *download(void *argument) {
+  struct downloader *downloader = argument;
+  downloader->size_bytes =
+      download_run(downloader->f, RPC_GET_WEIGHTS, downloader->run,
+                   (struct iovec){downloader->weights, sizeof downloader->weights}, &downloader->err);
+  return NULL;
+}
+
+/* It comes to a block, which it does not get before reads are held no more. */
+static void begin_to_read(struct service_fixture *f, pthread_t *thread, void *(*run)(void *), void *reader) {
+  int n_held = flaky_count_held(f->seat.store);
+  flaky_hold_reads(f->seat.store, true);
+  assert_int_equal(pthread_create(thread, NULL, run, reader), 0);
+  AWAIT(flaky_count_held(f->seat.store) > n_held);
+}
+
+static void let_read(struct service_fixture *f, pthread_t thread) {
+  flaky_hold_reads(f->seat.store, false);
+  pthread_join(thread, NULL);
+}
+
+static void expect_weights(const struct downloader *downloader, uint64_t step) {
+  if (downloader->size_bytes != TINY_PARAMS * sizeof(float))
+    fail_msg("%ld bytes: %s", downloader->size_bytes, downloader->err.text);
+  assert_true(downloader->weights[1] == tiny_weight(step, 1));
+}
+
+static void expect_whole(const struct verifier *verifier, int n) {
+  if (verifier->err.code || verifier->n_whole != n || verifier->n_damaged != 0)
+    fail_msg("%d whole, %d damaged: %s", verifier->n_whole, verifier->n_damaged, verifier->err.text);
+}
+
+/* The run goes on to its next checkpoint. What was to be deleted before has been, if it may be. */
+static void train_on(struct service_fixture *f, struct rpc_reader *server, const char *run, uint64_t to) {
+  assert_int_equal(expect_write(server), to);
+  tell_step(f, server, run, to - 2);
+  tell_step(f, server, run, to - 1);
+  write_blocks(f, server, run, to);
+  AWAIT(has_checkpoint(f, run, to));
+}
+
+static void weights_are_there_until_they_have_been_read(void **state) {
+  struct service_fixture *f = *state;
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER);
+  char *id = train_with_checkpoints(f, server, worker, 2, 1);
+  struct downloader downloader = {.f = f, .run = id};
+  bool was_there;
+  begin_to_read(f, &downloader.thread, download, &downloader);
+  train_on(f, server, id, 4);
+  train_on(f, server, id, 6);
+  AWAIT(!has_checkpoint(f, id, 4));
+  was_there = has_checkpoint(f, id, 2);
+  let_read(f, downloader.thread);
+  assert_true(was_there);
+  expect_weights(&downloader, 2);
+  expect_checkpoints(f, id, 6, 1);
+  AWAIT(!has_checkpoint(f, id, 2));
+  rpc_reader_close(server);
+  rpc_reader_close(worker);
+  free(id);
+}
+
+static void checkpoints_are_there_until_they_are_verified(void **state) {
+  struct service_fixture *f = *state;
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER);
+  char *id = train_with_checkpoints(f, server, worker, 4, 2);
+  int n_refused = 0;
+  struct verifier verifier = {.f = f, .run = id, .n_refused = &n_refused};
+  bool were_there;
+  begin_to_read(f, &verifier.thread, verify, &verifier);
+  train_on(f, server, id, 6);
+  train_on(f, server, id, 8);
+  train_on(f, server, id, 10);
+  were_there = has_checkpoint(f, id, 2) && has_checkpoint(f, id, 4);
+  let_read(f, verifier.thread);
+  assert_true(were_there);
+  expect_whole(&verifier, 2);
+  expect_checkpoints(f, id, 8, 2);
+  AWAIT(!has_checkpoint(f, id, 2) && !has_checkpoint(f, id, 4));
+  rpc_reader_close(server);
+  rpc_reader_close(worker);
+  free(id);
+}
+
+static void cancel(struct service_fixture *f, const char *run) {
+  Weir__RunInfo *info;
+  struct err err = ERR_NONE;
+  assert_int_equal(ask_run(f, RPC_CANCEL, run, &info, &err), 0);
+  message_free(info);
+}
+
+static void a_run_that_is_deleted_while_it_is_verified_is_not_called_damaged(void **state) {
+  struct service_fixture *f = *state;
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER);
+  char *id = train_with_checkpoints(f, server, worker, 4, 2);
+  int n_refused = 0;
+  struct verifier verifier = {.f = f, .run = id, .n_refused = &n_refused};
+  Weir__CollectGarbageRequest request = WEIR__COLLECT_GARBAGE_REQUEST__INIT;
+  Weir__CollectGarbageReply *reply = NULL;
+  struct err err = ERR_NONE;
+  cancel(f, id);
+  begin_to_read(f, &verifier.thread, verify, &verifier);
+  request.runs = &id;
+  request.n_runs = 1;
+  assert_int_equal(rpc_unary(f->channel, &(struct rpc_question){RPC_COLLECT_GARBAGE, &request, patience_ms()},
+                             false, (void **)&reply, &err),
+                   0);
+  message_free(reply);
+  let_read(f, verifier.thread);
+  assert_int_equal(verifier.err.code, ERR_NOT_FOUND);
+  assert_non_null(strstr(verifier.err.text, "was deleted meanwhile"));
+  assert_int_equal(verifier.n_damaged, 0);
+  rpc_reader_close(server);
+  rpc_reader_close(worker);
+  free(id);
+}
+
+/* It is resumed from before, so that a version which is read is to be deleted, and comes again. */
+static void a_checkpoint_that_is_made_again_is_not_deleted_for_the_former_one(void **state) {
+  struct service_fixture *f = *state;
+  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
+                    *worker = member_join(f, WEIR__ROLE__WORKER);
+  char *id = train_with_checkpoints(f, server, worker, 4, 2);
+  int n_refused = 0;
+  struct verifier verifier = {.f = f, .run = id, .n_refused = &n_refused};
+  struct downloader newest = {.f = f, .run = id};
+  Weir__ResumeRequest request = WEIR__RESUME_REQUEST__INIT;
+  Weir__RunInfo *info = NULL;
+  struct err err = ERR_NONE;
+  members_leave(f, server, worker);
+  cancel(f, id);
+  begin_to_read(f, &verifier.thread, verify, &verifier);
+  request.run = id;
+  request.has_step = true;
+  request.step = 2;
+  assert_int_equal(rpc_unary(f->channel, &(struct rpc_question){RPC_RESUME, &request, patience_ms()}, false,
+                             (void **)&info, &err),
+                   0);
+  message_free(info);
+  expect_checkpoints(f, id, 2, 1);
+  server = member_join(f, WEIR__ROLE__SERVER);
+  worker = member_join(f, WEIR__ROLE__WORKER);
+  begin_run(f, id, server, worker);
+  train_on(f, server, id, 4);
+  train_on(f, server, id, 6);
+  let_read(f, verifier.thread);
+  expect_whole(&verifier, 2);
+  AWAIT(!has_checkpoint(f, id, 2));
+  expect_checkpoints(f, id, 4, 2);
+  assert_true(has_checkpoint(f, id, 4));
+  download(&newest);
+  expect_weights(&newest, 6);
+  rpc_reader_close(server);
+  rpc_reader_close(worker);
+  free(id);
+}
+
 int main(void) {
   float_setting_apply();
+#define TEST(name) cmocka_unit_test_setup_teardown(name, service_setup, service_teardown)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_tenant_has_so_many_of_each_kind),
       cmocka_unit_test(a_quota_takes_the_place_of_the_bound_but_for_members),
-      cmocka_unit_test_setup_teardown(verifications_keep_neither_submissions_nor_downloads_waiting,
-                                      service_setup, service_teardown),
+      cmocka_unit_test(a_read_holds_checkpoints_of_its_run_until_it_ends_or_holds_others),
+      TEST(verifications_keep_neither_submissions_nor_downloads_waiting),
+      TEST(weights_are_there_until_they_have_been_read),
+      TEST(checkpoints_are_there_until_they_are_verified),
+      TEST(a_run_that_is_deleted_while_it_is_verified_is_not_called_damaged),
+      TEST(a_checkpoint_that_is_made_again_is_not_deleted_for_the_former_one),
   };
+#undef TEST
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

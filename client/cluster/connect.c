@@ -123,6 +123,8 @@ static const char *leader_named_in(const char *why) {
 }
 
 void connection_explain(const struct connection *connection, struct err *err) {
+  if (rpc_channel_has_answered(connection->channel, err) && !leader_named_in(err->text))
+    return; /* it is reached, and says itself what is the matter */
   rpc_channel_explain(connection->channel, err);
   explain_reach(connection, err);
 }

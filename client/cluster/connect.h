@@ -36,7 +36,8 @@ int connection_ask(struct connection *connection, const struct rpc_question *que
 /* Before a stream: makes the leader's channel the present one, where several addresses are known. */
 void connection_find_leader(struct connection *connection);
 
-/* Rewords an UNAVAILABLE or TIMEOUT of any other call of this connection likewise; other codes are left. */
+/* Rewords an UNAVAILABLE or TIMEOUT of any other call of this connection likewise, unless a coordinator has
+   answered that; other codes are left. */
 void connection_explain(const struct connection *connection, struct err *err);
 
 #endif

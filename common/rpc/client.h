@@ -34,6 +34,9 @@ void rpc_channel_renew(struct rpc_channel *channel);
 /* Appends what the other end's certificate says to an error of a call that TLS is the cause of. Blocks, for
    some seconds at most: not on a queue's thread. */
 void rpc_channel_explain(const struct rpc_channel *channel, struct err *err);
+/* Whether the error of a call, before it is explained, is what the other end has answered: not that a
+   connection was refused or lost, or that no answer came. */
+bool rpc_channel_has_answered(const struct rpc_channel *channel, const struct err *err);
 /* Whether its connection is open, as far as this end knows. Any thread; connects nothing. */
 bool rpc_channel_is_connected(const struct rpc_channel *channel);
 

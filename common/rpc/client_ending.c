@@ -92,6 +92,20 @@ static bool own_are_at_fault(const struct rpc_channel *channel, const char *text
   return why->code;
 }
 
+static const char no_answer[] = "no answer within";
+
+bool rpc_channel_has_answered(const struct rpc_channel *channel, const struct err *err) {
+  size_t length = strlen(channel->target);
+  const char *text = err->text + length + 2;
+  if (!err->code || strncmp(err->text, channel->target, length) || strncmp(err->text + length, ": ", 2) ||
+      strncmp(text, no_answer, strlen(no_answer)) == 0)
+    return false;
+  for (size_t i = 0; i < sizeof phrases / sizeof *phrases; i++)
+    if (strcmp(text, phrases[i].text) == 0)
+      return false;
+  return true;
+}
+
 void rpc_channel_explain(const struct rpc_channel *channel, struct err *err) {
   static const int roles[] = {CERT_COORDINATOR, CERT_SERVER, CERT_WORKER, CERT_PEER_ANY};
   const struct rpc_tls *tls = rpc_channel_tls(channel);
@@ -130,7 +144,7 @@ int rpc_ending_err(const struct rpc_ending *ending, struct rpc_channel *channel,
   if (own_are_at_fault(channel, text, &own))
     shown = own.text;
   if (ending->status == GRPC_STATUS_DEADLINE_EXCEEDED && deadline_ms >= 0) {
-    err_set(err, code, "%s: no answer within %d ms", target, deadline_ms);
+    err_set(err, code, "%s: %s %d ms", target, no_answer, deadline_ms);
   } else {
     err_set(err, code, "%s: %s", target, shown);
   }

@@ -159,7 +159,7 @@ static void news_arrive(struct task *task) {
 static void take_over(struct coordinator_service *shell, uint64_t term) {
   struct restoring *restoring = mem_new(sizeof *restoring);
   shell->term = term;
-  set_standing(shell, false, false, "this coordinator is taking over");
+  set_standing(shell, false, false, "this coordinator is taking over: try again in a moment");
   *restoring = (struct restoring){.task.run = read_state, .shell = shell};
   task_post(shell->jobs, &restoring->task);
 }

@@ -233,6 +233,7 @@ static void a_call_ends_at_its_deadline(void **state) {
   assert_int_equal(waiter.err.code, ERR_TIMEOUT);
   assert_non_null(strstr(waiter.err.text, f->target));
   assert_non_null(strstr(waiter.err.text, "no answer within 50 ms"));
+  assert_false(rpc_channel_has_answered(f->channel, &waiter.err));
 }
 
 static void *finish_parked_when_closed(void *arg) {
@@ -258,6 +259,7 @@ static void stopping_with_parked_calls_ends_them(void **state) {
     rpc_fixture_wait(f, &waiters[i].n_done, 1);
     assert_int_equal(waiters[i].err.code, ERR_UNAVAILABLE);
     assert_true(strlen(waiters[i].err.text) < 80);
+    assert_false(rpc_channel_has_answered(f->channel, &waiters[i].err));
   }
 }
 
@@ -270,6 +272,7 @@ static void an_error_carries_the_target_and_the_servers_text_in_one_line(void **
   snprintf(expected, sizeof expected, "%s: no run 'else??[2Jwhere'", f->target);
   assert_int_equal(waiter.err.code, ERR_NOT_FOUND);
   assert_string_equal(waiter.err.text, expected);
+  assert_true(rpc_channel_has_answered(f->channel, &waiter.err));
 }
 
 static void a_method_that_is_not_served_is_unsupported(void **state) {
@@ -299,6 +302,7 @@ static void an_unreachable_target_is_named_quickly_and_clearly(void **state) {
       ERR_UNAVAILABLE);
   patience_end();
   assert_string_equal(err.text, expected);
+  assert_false(rpc_channel_has_answered(channel, &err));
   rpc_channel_close(channel);
 }
 

@@ -42,7 +42,7 @@ static void store_emptied(struct coordinator_service *shell);
 void shell_lead_init(struct coordinator_service *shell) {
   pthread_mutex_init(&shell->standing.lock, NULL);
   clock_condition_init(&shell->standing.settled);
-  snprintf(shell->standing.why, SHELL_TEXT_SIZE, "this coordinator does not lead yet");
+  snprintf(shell->standing.why, SHELL_TEXT_SIZE, "this coordinator does not lead yet: try again in a moment");
 }
 
 void shell_lead_fini(struct coordinator_service *shell) {

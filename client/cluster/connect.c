@@ -115,7 +115,8 @@ void connection_find_leader(struct connection *connection) {
     weir__list_servers_reply__free_unpacked(reply, NULL);
 }
 
-/* What a coordinator that does not lead answers (server/coordinator/shell/lease.c): the leader, or NULL. */
+/* What a coordinator that does not lead answers (server/coordinator/shell/threads/lease.c): the leader, or
+ * NULL. */
 static const char *leader_named_in(const char *why) {
   static const char standby[] = "a standby of ";
   const char *at = strstr(why, standby);

@@ -3,8 +3,8 @@
 #ifndef WEIR_SERVER_COORDINATOR_SHELL_PIECE_HOLD_H
 #define WEIR_SERVER_COORDINATOR_SHELL_PIECE_HOLD_H
 
-#include "server/coordinator/shell/run_model.h"
-#include "server/coordinator/shell/tasks.h"
+#include "server/coordinator/shell/reading/run_model.h"
+#include "server/coordinator/shell/threads/tasks.h"
 
 struct coordinator_service;
 struct piece_hold;

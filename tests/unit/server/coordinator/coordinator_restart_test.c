@@ -6,7 +6,7 @@
 #include "common/agree/float_setting.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
-#include "server/coordinator/shell/stored_runs.h"
+#include "server/coordinator/shell/reading/stored_runs.h"
 #include "storage/checkpoint/checkpoint.h"
 #include "tests/support/coordinator/service_members.h"
 #include "tests/support/storage/checkpoint_fixture.h"

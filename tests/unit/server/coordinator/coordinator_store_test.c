@@ -8,7 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/base/message.h"
-#include "server/coordinator/shell/stored_runs.h"
+#include "server/coordinator/shell/reading/stored_runs.h"
 #include "storage/checkpoint/checkpoint.h"
 #include "storage/identity.h"
 #include "tests/support/coordinator/service_members.h"

@@ -16,7 +16,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/message.h"
-#include "server/coordinator/shell/lease.h"
+#include "server/coordinator/shell/threads/lease.h"
 #include "storage/checkpoint/checkpoint.h"
 #include "tests/support/common/patience.h"
 #include "tests/support/storage/flaky_store.h"

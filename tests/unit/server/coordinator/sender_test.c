@@ -12,7 +12,7 @@
 
 #include "common/agree/float_setting.h"
 #include "common/base/clock.h"
-#include "server/coordinator/shell/sender.h"
+#include "server/coordinator/shell/threads/sender.h"
 #include "tests/support/common/patience.h"
 #include "tests/support/common/rpc_fixture.h"
 #include "training.pb-c.h"

@@ -1,6 +1,6 @@
 /* The runs in the store, and what it knows of members, read when a coordinator begins to lead. */
-#ifndef WEIR_SERVER_COORDINATOR_SHELL_STORED_RUNS_H
-#define WEIR_SERVER_COORDINATOR_SHELL_STORED_RUNS_H
+#ifndef WEIR_SERVER_COORDINATOR_SHELL_READING_STORED_RUNS_H
+#define WEIR_SERVER_COORDINATOR_SHELL_READING_STORED_RUNS_H
 
 #include "server/coordinator/state/options.h"
 #include "storage/checkpoint/checkpoint.h"

@@ -1,7 +1,7 @@
 /* The model of a run, as the coordinator has it in memory: the ONNX file, and what members get of it. Any
    thread; nothing changes once it is made. */
-#ifndef WEIR_SERVER_COORDINATOR_SHELL_RUN_MODEL_H
-#define WEIR_SERVER_COORDINATOR_SHELL_RUN_MODEL_H
+#ifndef WEIR_SERVER_COORDINATOR_SHELL_READING_RUN_MODEL_H
+#define WEIR_SERVER_COORDINATOR_SHELL_READING_RUN_MODEL_H
 
 #include "common/base/memory.h"
 #include "model/graph/pieces.h"

@@ -1,7 +1,7 @@
 /* The lease in the store: the coordinator that holds it leads. Its term, a number that grows with each
    holder, guards everything that it writes. */
-#ifndef WEIR_SERVER_COORDINATOR_SHELL_LEASE_H
-#define WEIR_SERVER_COORDINATOR_SHELL_LEASE_H
+#ifndef WEIR_SERVER_COORDINATOR_SHELL_THREADS_LEASE_H
+#define WEIR_SERVER_COORDINATOR_SHELL_THREADS_LEASE_H
 
 #include "storage/store.h"
 

@@ -1,6 +1,6 @@
 /* A thread that runs tasks from other threads, one after the other. */
-#ifndef WEIR_SERVER_COORDINATOR_SHELL_TASKS_H
-#define WEIR_SERVER_COORDINATOR_SHELL_TASKS_H
+#ifndef WEIR_SERVER_COORDINATOR_SHELL_THREADS_TASKS_H
+#define WEIR_SERVER_COORDINATOR_SHELL_THREADS_TASKS_H
 
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
 /* The model of a run, as the coordinator has it in memory. */
-#include "server/coordinator/shell/run_model.h"
+#include "server/coordinator/shell/reading/run_model.h"
 
 #include <stdlib.h>
 #include <string.h>

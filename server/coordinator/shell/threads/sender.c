@@ -1,11 +1,11 @@
 /* Sends large blobs as streams of chunks. */
-#include "server/coordinator/shell/sender.h"
+#include "server/coordinator/shell/threads/sender.h"
 
 #include <stdlib.h>
 
 #include "common/base/clock.h"
 #include "server/coordinator/shell/reading/reads.h"
-#include "server/coordinator/shell/tasks.h"
+#include "server/coordinator/shell/threads/tasks.h"
 #include "training.pb-c.h"
 
 enum { CHUNKS_WAITING_MAX = 4, CHUNKS_A_TURN_MAX = 16, LOOK_AGAIN_MS = 2 };

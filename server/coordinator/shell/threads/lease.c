@@ -1,5 +1,5 @@
 /* The lease of the coordinator that leads. */
-#include "server/coordinator/shell/lease.h"
+#include "server/coordinator/shell/threads/lease.h"
 
 #include <inttypes.h>
 #include <pthread.h>

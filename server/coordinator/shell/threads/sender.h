@@ -1,6 +1,6 @@
 /* Sends large blobs as streams of chunks, each as fast as its client reads. */
-#ifndef WEIR_SERVER_COORDINATOR_SHELL_SENDER_H
-#define WEIR_SERVER_COORDINATOR_SHELL_SENDER_H
+#ifndef WEIR_SERVER_COORDINATOR_SHELL_THREADS_SENDER_H
+#define WEIR_SERVER_COORDINATOR_SHELL_THREADS_SENDER_H
 
 #include "common/base/memory.h"
 #include "common/rpc/server.h"

@@ -1,5 +1,5 @@
 /* What the store knows of runs. */
-#include "server/coordinator/shell/stored_runs.h"
+#include "server/coordinator/shell/reading/stored_runs.h"
 
 #include <inttypes.h>
 #include <limits.h>

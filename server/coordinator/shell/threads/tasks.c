@@ -1,5 +1,5 @@
 /* A thread that runs what others give it. */
-#include "server/coordinator/shell/tasks.h"
+#include "server/coordinator/shell/threads/tasks.h"
 
 #include <pthread.h>
 #include <stdlib.h>

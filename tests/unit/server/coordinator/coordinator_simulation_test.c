@@ -17,14 +17,14 @@
 #include "common/base/log.h"
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
-#include "tests/support/coordinator/world.h"
-#include "tests/support/coordinator/world_checks.h"
-#include "tests/support/coordinator/world_forks.h"
-#include "tests/support/coordinator/world_holds.h"
-#include "tests/support/coordinator/world_labels.h"
-#include "tests/support/coordinator/world_liars.h"
-#include "tests/support/coordinator/world_processes.h"
-#include "tests/support/coordinator/world_work.h"
+#include "tests/support/world/world.h"
+#include "tests/support/world/world_checks.h"
+#include "tests/support/world/world_forks.h"
+#include "tests/support/world/world_holds.h"
+#include "tests/support/world/world_labels.h"
+#include "tests/support/world/world_liars.h"
+#include "tests/support/world/world_processes.h"
+#include "tests/support/world/world_work.h"
 
 static Weir__RunState state_of(struct world *w, int run) {
   Weir__RunInfo info;

@@ -1,4 +1,4 @@
-#include "tests/support/coordinator/world_checks.h"
+#include "tests/support/world/world_checks.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -12,9 +12,9 @@
 #include <cmocka.h>
 
 #include "server/coordinator/messages/info.h"
-#include "tests/support/coordinator/world_forks.h"
-#include "tests/support/coordinator/world_holds.h"
-#include "tests/support/coordinator/world_labels.h"
+#include "tests/support/world/world_forks.h"
+#include "tests/support/world/world_holds.h"
+#include "tests/support/world/world_labels.h"
 
 static int slot_of(const char *address) {
   return atoi(strchr(address, ':') + 1);

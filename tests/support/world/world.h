@@ -3,8 +3,8 @@
    coordinators that succeed each other. One thread, no clock: dice drawn from world.seed say what happens
    next. Everything that the core orders is checked against what it promises; what breaks a promise fails
    the test. */
-#ifndef WEIR_TESTS_SUPPORT_COORDINATOR_WORLD_H
-#define WEIR_TESTS_SUPPORT_COORDINATOR_WORLD_H
+#ifndef WEIR_TESTS_SUPPORT_WORLD_WORLD_H
+#define WEIR_TESTS_SUPPORT_WORLD_WORLD_H
 
 #include "common/agree/plan.h"
 #include "server/coordinator/core/core.h"

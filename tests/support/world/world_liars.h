@@ -1,10 +1,10 @@
 /* A worker of world.h that lies: some of its parts have other bits than honest ones, and overflow
    the sum with their sibling's. What servers and workers do about that and about late microbatches, and what
    must not come of it: that an honest device goes into quarantine, or a lie into a sum. */
-#ifndef WEIR_TESTS_SUPPORT_COORDINATOR_WORLD_LIARS_H
-#define WEIR_TESTS_SUPPORT_COORDINATOR_WORLD_LIARS_H
+#ifndef WEIR_TESTS_SUPPORT_WORLD_WORLD_LIARS_H
+#define WEIR_TESTS_SUPPORT_WORLD_WORLD_LIARS_H
 
-#include "tests/support/coordinator/world.h"
+#include "tests/support/world/world.h"
 
 /* The process in the slot lies; -1: none does. liars_end() frees what is kept. */
 void liars_begin(struct world *w, int slot);

@@ -1,9 +1,9 @@
 /* Labels of the workers of world.h, and what people set of its runs. In some worlds the last two workers have
    the label gpu=a and the others gpu=b: the first run requires gpu=a, until people set otherwise. */
-#ifndef WEIR_TESTS_SUPPORT_COORDINATOR_WORLD_LABELS_H
-#define WEIR_TESTS_SUPPORT_COORDINATOR_WORLD_LABELS_H
+#ifndef WEIR_TESTS_SUPPORT_WORLD_WORLD_LABELS_H
+#define WEIR_TESTS_SUPPORT_WORLD_WORLD_LABELS_H
 
-#include "tests/support/coordinator/world.h"
+#include "tests/support/world/world.h"
 
 /* Of the run as it is submitted; freed with spec_free. */
 Weir__RunSpec *labels_spec(const struct world *w, int run);

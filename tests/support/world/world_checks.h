@@ -1,9 +1,9 @@
 /* What orders of the core promise, in the simulated cluster of world.h. What breaks a promise
    fails the test. */
-#ifndef WEIR_TESTS_SUPPORT_COORDINATOR_WORLD_CHECKS_H
-#define WEIR_TESTS_SUPPORT_COORDINATOR_WORLD_CHECKS_H
+#ifndef WEIR_TESTS_SUPPORT_WORLD_WORLD_CHECKS_H
+#define WEIR_TESTS_SUPPORT_WORLD_WORLD_CHECKS_H
 
-#include "tests/support/coordinator/world.h"
+#include "tests/support/world/world.h"
 
 /* Of an order to the process, as it is given; NULL: a process whose link broke unknown to the core. */
 void check_order(struct world *w, struct process *process, const Weir__Order *order);

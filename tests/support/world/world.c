@@ -1,4 +1,4 @@
-#include "tests/support/coordinator/world.h"
+#include "tests/support/world/world.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -14,10 +14,10 @@
 #include "common/agree/random.h"
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
-#include "tests/support/coordinator/world_checks.h"
-#include "tests/support/coordinator/world_forks.h"
-#include "tests/support/coordinator/world_holds.h"
-#include "tests/support/coordinator/world_liars.h"
+#include "tests/support/world/world_checks.h"
+#include "tests/support/world/world_forks.h"
+#include "tests/support/world/world_holds.h"
+#include "tests/support/world/world_liars.h"
 
 const uint32_t world_block_elems[BLOCKS] = {100, 200, 300, 50, 4};
 

@@ -1,11 +1,11 @@
 /* Worlds of which the second run is a fork of the first: it begins with one of its checkpoints, or waits for
    one to come, and servers may be told that they have that in memory. What it would get there has to be what
    the checkpoint has. */
-#ifndef WEIR_TESTS_SUPPORT_COORDINATOR_WORLD_FORKS_H
-#define WEIR_TESTS_SUPPORT_COORDINATOR_WORLD_FORKS_H
+#ifndef WEIR_TESTS_SUPPORT_WORLD_WORLD_FORKS_H
+#define WEIR_TESTS_SUPPORT_WORLD_WORLD_FORKS_H
 
 #include "tests/support/forks/fork_terms.h"
-#include "tests/support/coordinator/world.h"
+#include "tests/support/world/world.h"
 
 /* It is to be a fork, and the other run has no checkpoint yet; or no plan, where it is to be one of a version
    to come. */

@@ -1,4 +1,4 @@
-#include "tests/support/coordinator/world_forks.h"
+#include "tests/support/world/world_forks.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
 #include "server/coordinator/messages/to_come.h"
-#include "tests/support/coordinator/world_holds.h"
+#include "tests/support/world/world_holds.h"
 
 enum { PARENT, FORK }; /* runs */
 

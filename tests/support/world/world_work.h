@@ -1,9 +1,9 @@
 /* What the workers of world.h do between orders: they receive versions, compute, and beat. What
    they take for it is in their process. */
-#ifndef WEIR_TESTS_SUPPORT_COORDINATOR_WORLD_WORK_H
-#define WEIR_TESTS_SUPPORT_COORDINATOR_WORLD_WORK_H
+#ifndef WEIR_TESTS_SUPPORT_WORLD_WORLD_WORK_H
+#define WEIR_TESTS_SUPPORT_WORLD_WORLD_WORK_H
 
-#include "tests/support/coordinator/world.h"
+#include "tests/support/world/world.h"
 
 /* The worker reaches server `at` of the set, which is the process that was told to load. */
 bool worker_reaches(const struct world *w, const struct process *worker, const struct server_set *set,

@@ -1,4 +1,4 @@
-#include "tests/support/coordinator/world_holds.h"
+#include "tests/support/world/world_holds.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,8 +9,8 @@
 
 #include "common/base/memory.h"
 #include "server/coordinator/messages/info.h"
-#include "tests/support/coordinator/world_labels.h"
-#include "tests/support/coordinator/world_processes.h"
+#include "tests/support/world/world_labels.h"
+#include "tests/support/world/world_processes.h"
 
 enum { FIRST_HOLD = 12, RAISED_BY = 10 };
 

@@ -1,4 +1,4 @@
-#include "tests/support/coordinator/world_liars.h"
+#include "tests/support/world/world_liars.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,8 +14,8 @@
 #include "common/agree/random.h"
 #include "common/base/message.h"
 #include "server/coordinator/messages/info.h"
-#include "tests/support/coordinator/world_holds.h"
-#include "tests/support/coordinator/world_processes.h"
+#include "tests/support/world/world_holds.h"
+#include "tests/support/world/world_processes.h"
 
 enum { LATE_MS = 1000 };
 

@@ -1,4 +1,4 @@
-#include "tests/support/coordinator/world_work.h"
+#include "tests/support/world/world_work.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "common/agree/random.h"
-#include "tests/support/coordinator/world_liars.h"
-#include "tests/support/coordinator/world_processes.h"
+#include "tests/support/world/world_liars.h"
+#include "tests/support/world/world_processes.h"
 
 bool worker_reaches(const struct world *w, const struct process *worker, const struct server_set *set,
                     int at) {

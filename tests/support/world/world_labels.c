@@ -1,4 +1,4 @@
-#include "tests/support/coordinator/world_labels.h"
+#include "tests/support/world/world_labels.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,10 +1,10 @@
 /* The processes of world.h: what servers and workers do, each on its own, and what they tell
    the coordinator. A function does one thing if it can be done now, else nothing; the simulation draws
    which one comes next. */
-#ifndef WEIR_TESTS_SUPPORT_COORDINATOR_WORLD_PROCESSES_H
-#define WEIR_TESTS_SUPPORT_COORDINATOR_WORLD_PROCESSES_H
+#ifndef WEIR_TESTS_SUPPORT_WORLD_WORLD_PROCESSES_H
+#define WEIR_TESTS_SUPPORT_WORLD_WORLD_PROCESSES_H
 
-#include "tests/support/coordinator/world.h"
+#include "tests/support/world/world.h"
 
 /* Queues a message for the core (content: as in its body, copied); without a link it is lost. */
 void process_tells(struct process *process, Weir__MemberMessage__BodyCase body, void *content);

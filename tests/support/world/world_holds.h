@@ -1,9 +1,9 @@
 /* Runs of a world that are held: some begin with a hold, which people raise at any time. And runs that may
    end early: some have train.early_stopping. */
-#ifndef WEIR_TESTS_SUPPORT_COORDINATOR_WORLD_HOLDS_H
-#define WEIR_TESTS_SUPPORT_COORDINATOR_WORLD_HOLDS_H
+#ifndef WEIR_TESTS_SUPPORT_WORLD_WORLD_HOLDS_H
+#define WEIR_TESTS_SUPPORT_WORLD_WORLD_HOLDS_H
 
-#include "tests/support/coordinator/world.h"
+#include "tests/support/world/world.h"
 
 /* Gives the world's spec a hold, in some worlds. */
 void holds_begin(struct world *w);

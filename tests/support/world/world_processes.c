@@ -1,4 +1,4 @@
-#include "tests/support/coordinator/world_processes.h"
+#include "tests/support/world/world_processes.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,10 +11,10 @@
 
 #include "common/agree/placement.h"
 #include "common/base/message.h"
-#include "tests/support/coordinator/world_holds.h"
-#include "tests/support/coordinator/world_labels.h"
-#include "tests/support/coordinator/world_liars.h"
-#include "tests/support/coordinator/world_work.h"
+#include "tests/support/world/world_holds.h"
+#include "tests/support/world/world_labels.h"
+#include "tests/support/world/world_liars.h"
+#include "tests/support/world/world_work.h"
 
 void process_tells(struct process *process, Weir__MemberMessage__BodyCase body, void *content) {
   Weir__MemberMessage message = WEIR__MEMBER_MESSAGE__INIT;

@@ -240,6 +240,7 @@ bench-quick: ## in 3 minutes: training, the data plane, updates and starts, in a
 chaos: deps-check ## kill, freeze and break everything, power cuts too, and compare every bit (SEEDS="1 2 3")
 	@$(MAKE) --no-print-directory all $(CRASH)
 	@WEIR_BUILD_DIR=$(B) python3 tests/chaos/chaos.py $(SEEDS)
+	@WEIR_BUILD_DIR=$(B) python3 tests/chaos/commands.py $(SEEDS)
 	@WEIR_BUILD_DIR=$(B) python3 tests/chaos/store_crash.py
 	@WEIR_BUILD_DIR=$(B) python3 tests/chaos/crash_points.py
 	@WEIR_BUILD_DIR=$(B) python3 tests/chaos/sweep_deaths.py

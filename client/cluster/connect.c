@@ -19,6 +19,7 @@ enum { CALL_DEADLINE_MS = 10000, FIND_DEADLINE_MS = 3000, CLIENT_THREADS = 1 };
 
 static int connection_open_peer(struct connection *connection, const char *addresses, const struct way *way,
                                 struct err *err);
+static bool says_why(const struct rpc_channel *channel, const struct err *err);
 static void explain_reach(const struct connection *connection, struct err *err);
 static int address_check(const char *address, struct err *err);
 
@@ -89,19 +90,24 @@ int connection_call(struct connection *connection, enum rpc_method_id method, co
 int connection_ask(struct connection *connection, const struct rpc_question *question, void **reply,
                    struct err *err) {
   struct rpc_channel *first = connection->channel;
-  struct err first_err;
+  struct err told; /* the first one's; or why one that leads, or is to, cannot do it now */
   if (rpc_unary(first, question, false, reply, err) == 0)
     return ERR_OK;
-  first_err = *err;
+  told = *err;
   for (int i = 0; i < connection->n_channels && err->code == ERR_UNAVAILABLE; i++) {
-    if (connection->channels[i] == first)
+    struct rpc_channel *channel = connection->channels[i];
+    if (channel == first)
       continue;
     *err = ERR_NONE;
-    if (rpc_unary(connection->channels[i], question, false, reply, err) != ERR_UNAVAILABLE)
-      connection->channel = connection->channels[i];
+    if (rpc_unary(channel, question, false, reply, err) != ERR_UNAVAILABLE)
+      connection->channel = channel;
+    else if (says_why(channel, err) && !says_why(connection->channel, &told)) {
+      connection->channel = channel;
+      told = *err;
+    }
   }
   if (err->code == ERR_UNAVAILABLE)
-    *err = first_err;
+    *err = told;
   connection_explain(connection, err);
   return err->code;
 }
@@ -123,9 +129,14 @@ static const char *leader_named_in(const char *why) {
   return at ? at + strlen(standby) : NULL;
 }
 
+/* Whether a coordinator that leads, or is to, has answered that. */
+static bool says_why(const struct rpc_channel *channel, const struct err *err) {
+  return rpc_channel_has_answered(channel, err) && !leader_named_in(err->text);
+}
+
 void connection_explain(const struct connection *connection, struct err *err) {
-  if (rpc_channel_has_answered(connection->channel, err) && !leader_named_in(err->text))
-    return; /* it is reached, and says itself what is the matter */
+  if (says_why(connection->channel, err))
+    return;
   rpc_channel_explain(connection->channel, err);
   explain_reach(connection, err);
 }

@@ -92,13 +92,18 @@ static bool own_are_at_fault(const struct rpc_channel *channel, const char *text
   return why->code;
 }
 
-static const char no_answer[] = "no answer within";
+static const char no_answer[] = "no answer within", no_message[] = "the call failed without a message",
+                  of_tls[] = "TLS: ";
+
+static bool begins_with(const char *text, const char *beginning) {
+  return strncmp(text, beginning, strlen(beginning)) == 0;
+}
 
 bool rpc_channel_has_answered(const struct rpc_channel *channel, const struct err *err) {
   size_t length = strlen(channel->target);
   const char *text = err->text + length + 2;
-  if (!err->code || strncmp(err->text, channel->target, length) || strncmp(err->text + length, ": ", 2) ||
-      strncmp(text, no_answer, strlen(no_answer)) == 0)
+  if (!err->code || !begins_with(err->text, channel->target) || !begins_with(err->text + length, ": ") ||
+      begins_with(text, no_answer) || begins_with(text, no_message) || begins_with(text, of_tls))
     return false;
   for (size_t i = 0; i < sizeof phrases / sizeof *phrases; i++)
     if (strcmp(text, phrases[i].text) == 0)
@@ -135,7 +140,7 @@ int rpc_ending_err(const struct rpc_ending *ending, struct rpc_channel *channel,
   }
   text = grpc_slice_to_c_string(ending->text);
   make_line(text);
-  shown = text[0] ? text : "the call failed without a message";
+  shown = text[0] ? text : no_message;
   for (size_t i = 0; i < sizeof phrases / sizeof *phrases; i++)
     if ((!phrases[i].status || phrases[i].status == (int)ending->status) && strstr(text, phrases[i].needle)) {
       shown = phrases[i].text;

@@ -250,8 +250,8 @@ def main():
                 storm.rage()
                 wait_for(storm.is_calm, "all runs and sweeps to end")
                 storm.check(calm)
-            except AssertionError as late:
-                storm.faults.append(str(late))
+            except Exception as fault:  # pylint: disable=broad-except  # told, whatever it is
+                storm.faults.append(f"{type(fault).__name__}: {fault}")
             place = storm.keep() if storm.faults else None
             storm.cluster.__exit__()
             failed += place is not None

@@ -82,6 +82,11 @@ bool coordinator_run_awaits_store(const struct coordinator *coordinator, const c
   return run && run->is_stop_awaited;
 }
 
+bool coordinator_makes_checkpoint(const struct coordinator *coordinator, const char *id, uint64_t step) {
+  const struct run *run = coordinator_run(coordinator, id);
+  return run && run->checkpointing.step == step;
+}
+
 const char *coordinator_run_model(const struct coordinator *coordinator, const char *id) {
   const struct run *run = coordinator_run(coordinator, id);
   return run ? run->model_sha256 : NULL;

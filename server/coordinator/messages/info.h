@@ -37,6 +37,9 @@ bool coordinator_run_has_told_end(const struct coordinator *coordinator, const c
 bool coordinator_run_is_evaluated(const struct coordinator *coordinator, const char *id);
 /* It is over or paused, and clients are not told so before the store has that. */
 bool coordinator_run_awaits_store(const struct coordinator *coordinator, const char *id);
+/* Whether a checkpoint of that version is being made: servers are told to write it, or it is being committed.
+ */
+bool coordinator_makes_checkpoint(const struct coordinator *coordinator, const char *id, uint64_t step);
 /* The key of the run's model in the store, and its spec; NULL if there is no such run. */
 const char *coordinator_run_model(const struct coordinator *coordinator, const char *id);
 const char *coordinator_run_outline(const struct coordinator *coordinator,

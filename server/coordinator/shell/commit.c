@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/message.h"
 #include "common/metrics/metric.h"
+#include "server/coordinator/messages/info.h"
 #include "server/coordinator/shell/piece_hold.h"
 #include "server/coordinator/shell/shell.h"
 
@@ -30,7 +31,7 @@ struct drop_job {
   char *run;
   uint64_t step, retry_ms;
   bool is_under_way;
-  bool is_replaced; /* another is being committed in its name: it goes with that */
+  bool is_replaced; /* another is being committed in its name, which cancels this */
   struct err err;
   struct drop_job *next;
 };
@@ -149,10 +150,11 @@ void shell_drop(struct coordinator_service *shell, const char *run, uint64_t ste
   drop_start(job);
 }
 
-/* Unless somebody reads it: then later. */
+/* Later, if somebody reads it, or if servers write that version again: they find its blocks in the store. */
 static void drop_start(struct drop_job *job) {
   struct coordinator_service *shell = job->shell;
-  if (reads_hold(&shell->reads, job->run, job->step))
+  if (reads_hold(&shell->reads, job->run, job->step) ||
+      coordinator_makes_checkpoint(shell->core, job->run, job->step))
     return;
   job->is_under_way = true;
   job->task.run = drop_job_run;
@@ -207,13 +209,14 @@ static bool is_of(const struct drop_job *job, const Weir__Manifest *manifest) {
   return job->step == manifest->step && strcmp(job->run, manifest->run) == 0;
 }
 
-/* Of a version that a run makes again: what waits to be deleted would take the new one with it. */
+/* A deletion that waits would take the new checkpoint of the same name with it. */
 static void drops_replace(struct coordinator_service *shell, const Weir__Manifest *by) {
   for (struct drop_job *job = shell->drops; job; job = job->next)
     job->is_replaced |= is_of(job, by);
 }
 
-/* Those that were under way have ended: the jobs come in turn. */
+/* Deletions that were under way have ended: the jobs come in turn, and a run commits one version at a time.
+ */
 static void drops_replaced(struct coordinator_service *shell, const Weir__Manifest *by, bool is_committed) {
   for (struct drop_job *job = shell->drops, *next; job; job = next) {
     next = job->next;

@@ -40,6 +40,7 @@ static void garbage_job_run(struct task *task);
 static int delete_run(struct garbage_job *job, char **run);
 static int delete_sweep(struct garbage_job *job);
 static void garbage_done(struct task *task);
+static void garbage_forget(struct garbage_job *job);
 
 void shell_refill(struct coordinator_service *shell) {
   struct refill_job *job = mem_new(sizeof *job);
@@ -119,6 +120,12 @@ static bool knows(struct coordinator_service *shell, const struct viewer *viewer
   return coordinator_find_run(shell->core, viewer, run, &id, &err) == 0;
 }
 
+int shell_refuse_read(struct coordinator_service *shell, const char *run, struct err *err) {
+  if (!reads_hold_any(&shell->reads, run))
+    return ERR_OK;
+  return err_set(err, ERR_BUSY, "run '%s' is being downloaded or verified: try again when that is over", run);
+}
+
 void shell_collect_all(struct coordinator_service *shell) {
   garbage_start(&(struct garbage_job){.shell = shell, .viewer = viewer_of_all});
 }
@@ -135,8 +142,16 @@ void shell_collect_sweep(struct coordinator_service *shell, struct rpc_call *cal
                             .n_records = sweep->n_log};
   for (int i = 0; i < sweep->n_runs; i++) {
     job.runs[i] = sweep_run_id(sweep, (uint32_t)i / repeats, (uint32_t)i % repeats);
-    shell_saves_deleting(shell, job.runs[i]);
+    if (!job.err.code)
+      shell_refuse_read(shell, job.runs[i], &job.err);
   }
+  if (job.err.code) {
+    rpc_call_finish(call, &job.err);
+    garbage_forget(&job);
+    return;
+  }
+  for (int i = 0; i < sweep->n_runs; i++)
+    shell_saves_deleting(shell, job.runs[i]);
   sweep->is_deleting = true;
   garbage_start(&job);
 }
@@ -229,7 +244,6 @@ static void sweep_collected(struct garbage_job *job) {
     shell_sweep_deleted(job->shell, job->sweep);
   else if (sweep)
     sweep->is_deleting = false;
-  free(job->sweep);
 }
 
 static void garbage_done(struct task *task) {
@@ -244,7 +258,6 @@ static void garbage_done(struct task *task) {
       shell_step(shell, &(struct coordinator_event){.kind = EVENT_RUN_FORGOTTEN, .run = job->runs[i]});
     if (is_deleted || knows(shell, &job->viewer, job->runs[i]))
       shell_saves_deleted(shell, job->runs[i], is_deleted);
-    free(job->runs[i]);
   }
   if (job->sweep)
     sweep_collected(job);
@@ -252,6 +265,13 @@ static void garbage_done(struct task *task) {
     rpc_call_finish(job->call, &job->err);
   else if (job->call)
     rpc_call_reply(job->call, &job->reply, NULL);
-  free(job->runs);
+  garbage_forget(job);
   free(job);
+}
+
+static void garbage_forget(struct garbage_job *job) {
+  for (int i = 0; i < job->n_runs; i++)
+    free(job->runs[i]);
+  free(job->runs);
+  free(job->sweep);
 }

@@ -21,8 +21,8 @@ struct verification {
   char *run;
   uint64_t *steps;
   int at, n_steps;
-  struct checkpoint_damage found; /* in the one at hand, */
-  char *lines[DAMAGE_LINES_MAX];  /* as it was found */
+  struct checkpoint_damage found; /* in the one at hand */
+  char *lines[DAMAGE_LINES_MAX];  /* what was found */
   size_t n_lines;
 };
 
@@ -32,8 +32,8 @@ static int resume_allowed(const Weir__RunInfo *info, struct err *err);
 static void unknown_step(const Weir__ListCheckpointsReply *known, uint64_t wanted, struct err *err);
 static void verify_run(struct task *task);
 static int verify_step(struct verification *verification, struct err *err);
-static void verify_damaged(struct task *task);
 static void verdict_send(struct verification *verification, struct err *err);
+static void forget_lines(struct verification *verification);
 static void verification_go_on(struct verification *verification, struct err *err);
 
 static const char *state_text(Weir__RunState state) {
@@ -210,6 +210,10 @@ bool shell_pick_checkpoint(struct coordinator_service *shell, const char *run, c
   Weir__ListCheckpointsReply known;
   struct arena arena;
   bool is_found = false;
+  if (shell_saves_is_deleting(shell, run)) {
+    err_set(err, ERR_INVALID, "run '%s' is being deleted", run);
+    return false;
+  }
   arena_init(&arena);
   CHECK(coordinator_list_checkpoints(shell->core, run, &arena, &known));
   for (size_t i = 0; i < known.n_checkpoints && !is_found; i++) {
@@ -294,21 +298,17 @@ static void checkpoints_verify(struct coordinator_service *shell, struct rpc_cal
   verification_go_on(verification, &err);
 }
 
-/* A checkpoint at a time, and then others have their turn. When we are ending, nothing is left to the thread
-   that verifies: it ends before the event loop does. */
+/* A checkpoint at a time, and then others have their turn. */
 static void verification_go_on(struct verification *verification, struct err *err) {
-  struct coordinator_service *shell = verification->shell;
-  int last = verification->n_steps - 1;
-  if (!err->code && verification->at <= last && shell_is_ending(shell))
-    err_set(err, ERR_UNAVAILABLE, "the coordinator is stopping");
-  if (!err->code && verification->at <= last) {
-    read_hold(rpc_call_user(verification->call), verification->run, verification->steps[verification->at],
-              verification->steps[last]);
+  int at = verification->at, left = verification->n_steps - at;
+  if (!err->code && left > 0) {
+    read_hold(rpc_call_user(verification->call), verification->run, verification->steps + at, left);
     verification->task.run = verify_run;
-    task_post(shell->verifying, &verification->task); /* so many of each tenant */
+    task_post(verification->shell->verifying, &verification->task); /* so many of each tenant */
     return;
   }
   sender_finish(verification->call, err);
+  forget_lines(verification);
   free(verification->steps);
   free(verification->run);
   free(verification);
@@ -317,28 +317,13 @@ static void verification_go_on(struct verification *verification, struct err *er
 static void verify_run(struct task *task) {
   struct verification *verification = TASK_OWNER(task, struct verification, task);
   struct err err = ERR_NONE;
-  if (verify_step(verification, &err) == 0 && verification->found.n_damaged > 0) {
-    task->run = verify_damaged;
-    task_post(verification->shell->event_loop, task);
-    return;
-  }
-  verdict_send(verification, &err);
+  if (shell_is_ending(verification->shell))
+    err_set(&err, ERR_UNAVAILABLE, "the coordinator is stopping");
+  else if (verify_step(verification, &err) == 0)
+    verdict_send(verification, &err);
   verification_go_on(verification, &err);
 }
 
-/* What is held is not deleted, unless the whole run is. */
-static void verify_damaged(struct task *task) {
-  struct verification *verification = TASK_OWNER(task, struct verification, task);
-  struct coordinator_service *shell = verification->shell;
-  struct err err = ERR_NONE;
-  if (shell_saves_is_deleting(shell, verification->run) ||
-      !coordinator_run_model(shell->core, verification->run))
-    err_set(&err, ERR_NOT_FOUND, "run '%s' was deleted meanwhile", verification->run);
-  verdict_send(verification, &err);
-  verification_go_on(verification, &err);
-}
-
-/* Unless there is an error. */
 static void verdict_send(struct verification *verification, struct err *err) {
   struct checkpoint_damage *found = &verification->found;
   Weir__VerifyReply reply = WEIR__VERIFY_REPLY__INIT;
@@ -349,10 +334,8 @@ static void verdict_send(struct verification *verification, struct err *err) {
   reply.n_damage = verification->n_lines;
   reply.n_damaged = found->n_damaged;
   reply.weights_sha256 = found->sha256;
-  if (!err->code && rpc_call_send(verification->call, &reply, NULL))
+  if (rpc_call_send(verification->call, &reply, NULL))
     err_set(err, ERR_CANCELLED, "the client is gone");
-  while (verification->n_lines > 0)
-    free(verification->lines[--verification->n_lines]);
 }
 
 static void keep_line(void *user, const char *line) {
@@ -361,11 +344,17 @@ static void keep_line(void *user, const char *line) {
     verification->lines[verification->n_lines++] = mem_strdup(line);
 }
 
+static void forget_lines(struct verification *verification) {
+  while (verification->n_lines > 0)
+    free(verification->lines[--verification->n_lines]);
+}
+
 static int verify_step(struct verification *verification, struct err *err) {
   struct checkpoint_damage *found = &verification->found;
   Weir__Manifest *manifest;
   char *name = checkpoint_name(verification->run, verification->steps[verification->at]);
   int rc = checkpoint_read(verification->shell->store, name, &manifest, err);
+  forget_lines(verification);
   *found = (struct checkpoint_damage){.each = keep_line, .user = verification};
   if (rc == ERR_NOT_FOUND || rc == ERR_CORRUPT) {
     found->n_damaged = 1;
@@ -392,11 +381,10 @@ static char *run_to_delete(struct coordinator_service *shell, const struct viewe
   if (rc)
     return NULL;
   CHECK(coordinator_run_info(shell->core, id, shell_now_ms(), &info));
-  if (coordinator_run_has_told_end(shell->core, id))
-    return mem_strdup(id);
-  err_set(err, ERR_INVALID, "run '%s' %s: only a run that is over can be deleted (cancel it first)", id,
-          state_text(info.state));
-  return NULL;
+  if (!coordinator_run_has_told_end(shell->core, id))
+    err_set(err, ERR_INVALID, "run '%s' %s: only a run that is over can be deleted (cancel it first)", id,
+            state_text(info.state));
+  return err->code || shell_refuse_read(shell, id, err) ? NULL : mem_strdup(id);
 }
 
 static void collect_garbage(struct coordinator_service *shell, struct rpc_call *call,

@@ -29,11 +29,11 @@
 #include "common/rpc/server.h"
 #include "server/coordinator/core/core.h"
 #include "server/coordinator/shell/reading/reads.h"
-#include "server/coordinator/shell/threads/lease.h"
 #include "server/coordinator/shell/reading/run_model.h"
-#include "server/coordinator/shell/threads/sender.h"
-#include "server/coordinator/shell/service.h"
 #include "server/coordinator/shell/reading/stored_runs.h"
+#include "server/coordinator/shell/service.h"
+#include "server/coordinator/shell/threads/lease.h"
+#include "server/coordinator/shell/threads/sender.h"
 #include "server/coordinator/shell/threads/tasks.h"
 #include "server/coordinator/state/tenant.h"
 #include "storage/checkpoint/checkpoint.h"
@@ -246,7 +246,7 @@ void shell_list_checkpoints_on_message(struct rpc_call *call, const void *messag
 void shell_verify_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_collect_garbage_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 /* The step of a committed checkpoint of the run: the one wanted, or (NULL) the newest that can be read.
-   False: there is none, and err (NOT_FOUND) names those that are. */
+   False: there is none, and err (NOT_FOUND) names those that are; or (INVALID) the run is being deleted. */
 bool shell_pick_checkpoint(struct coordinator_service *shell, const char *run, const uint64_t *wanted,
                            uint64_t *step, struct err *err);
 
@@ -336,6 +336,8 @@ void shell_stop_sweep_on_message(struct rpc_call *call, const void *message, str
 void shell_collect_all(struct coordinator_service *shell);
 /* Gives an emptied store its identity, and the models that are in memory, until it takes them. */
 void shell_refill(struct coordinator_service *shell);
+/* Errors: BUSY while a call reads checkpoints of the run. */
+int shell_refuse_read(struct coordinator_service *shell, const char *run, struct err *err);
 /* Deletes runs (ids, or prefixes of ids that the core does not know; taken) and all else that nothing refers
  * to; answers the call. */
 void shell_collect_garbage(struct coordinator_service *shell, struct rpc_call *call,

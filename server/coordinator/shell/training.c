@@ -207,7 +207,7 @@ static void get_weights(struct coordinator_service *shell, struct rpc_call *call
     rpc_call_finish(call, &err);
     return;
   }
-  read_hold(rpc_call_user(call), asked->run, step, step);
+  read_hold(rpc_call_user(call), asked->run, &step, 1);
   shell_send_weights(shell, call, asked->run, step, request->average);
 }
 

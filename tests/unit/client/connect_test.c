@@ -109,6 +109,21 @@ static void of_several_the_one_that_leads_is_asked(void **state) {
   rpc_fixture_fini(&standby);
 }
 
+static void of_several_that_cannot_do_it_the_one_that_says_why_is_told(void **state) {
+  struct rpc_fixture standby, leader;
+  struct err err;
+  char addresses[256], expected[256];
+  (void)state;
+  rpc_fixture_init(&standby, standing_by, 1);
+  rpc_fixture_init(&leader, failing, 1);
+  snprintf(addresses, sizeof addresses, "127.0.0.1:%d,%s,%s", own_port(), standby.target, leader.target);
+  snprintf(expected, sizeof expected, "%s: " TRY_AGAIN, leader.target);
+  assert_int_equal(ask(addresses, &err), ERR_UNAVAILABLE);
+  assert_string_equal(err.text, expected);
+  rpc_fixture_fini(&leader);
+  rpc_fixture_fini(&standby);
+}
+
 int main(void) {
   float_setting_apply();
   const struct CMUnitTest tests[] = {
@@ -116,6 +131,7 @@ int main(void) {
       cmocka_unit_test(one_that_cannot_be_reached_is_named_with_what_to_do),
       cmocka_unit_test(a_standby_is_named_with_its_leader),
       cmocka_unit_test(of_several_the_one_that_leads_is_asked),
+      cmocka_unit_test(of_several_that_cannot_do_it_the_one_that_says_why_is_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

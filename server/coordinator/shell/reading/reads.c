@@ -12,8 +12,9 @@ struct read {
   struct reads *reads;
   char tenant[CERT_WORD_SIZE];
   enum read_kind kind;
-  char *run; /* whose checkpoints it holds; NULL: none */
-  uint64_t first, last;
+  char *run;       /* whose checkpoints it holds; NULL: none */
+  uint64_t *steps; /* [n_steps] */
+  int n_steps;
   struct read *next;
 };
 
@@ -69,6 +70,11 @@ struct read *read_begin(struct reads *reads, const struct quotas *quotas, const 
   return read;
 }
 
+static void hold_nothing(struct read *read) {
+  free(read->run);
+  free(read->steps);
+}
+
 void read_end(struct read *read) {
   struct read **at;
   if (!read)
@@ -78,25 +84,43 @@ void read_end(struct read *read) {
     ;
   *at = read->next;
   pthread_mutex_unlock(&read->reads->lock);
-  free(read->run);
+  hold_nothing(read);
   free(read);
 }
 
-void read_hold(struct read *read, const char *run, uint64_t first, uint64_t last) {
-  char *copy = mem_strdup(run);
+void read_hold(struct read *read, const char *run, const uint64_t *steps, int n) {
+  size_t size_bytes = (size_t)n * sizeof *steps;
   pthread_mutex_lock(&read->reads->lock);
-  free(read->run);
-  read->run = copy;
-  read->first = first;
-  read->last = last;
+  hold_nothing(read);
+  read->run = mem_strdup(run);
+  read->steps = memcpy(mem_new(size_bytes), steps, size_bytes);
+  read->n_steps = n;
   pthread_mutex_unlock(&read->reads->lock);
 }
 
-bool reads_hold(struct reads *reads, const char *run, uint64_t step) {
-  bool is_held = false;
+/* step NULL: any. */
+static bool holds(const struct read *read, const char *run, const uint64_t *step) {
+  if (!read->run || strcmp(read->run, run))
+    return false;
+  for (int i = 0; i < read->n_steps; i++)
+    if (!step || read->steps[i] == *step)
+      return true;
+  return false;
+}
+
+static bool find_holder(struct reads *reads, const char *run, const uint64_t *step) {
+  const struct read *read;
   pthread_mutex_lock(&reads->lock);
-  for (const struct read *read = reads->list; read && !is_held; read = read->next)
-    is_held = read->run && read->first <= step && step <= read->last && strcmp(read->run, run) == 0;
+  for (read = reads->list; read && !holds(read, run, step); read = read->next)
+    ;
   pthread_mutex_unlock(&reads->lock);
-  return is_held;
+  return read != NULL;
+}
+
+bool reads_hold(struct reads *reads, const char *run, uint64_t step) {
+  return find_holder(reads, run, &step);
+}
+
+bool reads_hold_any(struct reads *reads, const char *run) {
+  return find_holder(reads, run, NULL);
 }

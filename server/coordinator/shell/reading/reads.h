@@ -34,10 +34,11 @@ struct read *read_begin(struct reads *reads, const struct quotas *quotas, const 
                         enum read_kind kind, struct err *err);
 void read_end(struct read *read); /* any thread; NULL is ignored */
 
-/* The checkpoints of the run from `first` to `last` are held until the read ends, or holds others. Any
-   thread; but it begins to hold where it is known that none of them is being deleted: on the event loop. */
-void read_hold(struct read *read, const char *run, uint64_t first, uint64_t last);
-/* Whether a read holds that checkpoint. Any thread. */
+/* The n checkpoints of the run are held until the read ends, or holds others. Any thread; but it begins to
+   hold where it is known that none of them is being deleted: on the event loop. */
+void read_hold(struct read *read, const char *run, const uint64_t *steps, int n);
+/* Whether a read holds that checkpoint, or any of the run. Any thread. */
 bool reads_hold(struct reads *reads, const char *run, uint64_t step);
+bool reads_hold_any(struct reads *reads, const char *run);
 
 #endif

@@ -212,9 +212,9 @@ class Storm:
 
 
 def write_spec(folder):
-    path = folder.small_spec(folder.model("mlp", "--hidden", "64,32", "--seed", "3"), 4, STEPS, 10)
+    path = folder.small_spec(folder.model("mlp", "--hidden", "512,64", "--seed", "3"), 4, STEPS, 10)
     with open(path, "a") as file:
-        file.write("checkpoint: {every_steps: 50, keep: 2}\n")
+        file.write("checkpoint: {every_steps: 10, keep: 1}\n")
     return path
 
 
@@ -242,7 +242,8 @@ def main():
     seeds = [int(seed) for seed in sys.argv[1:]] or [1, 2, 3]
     failed = 0
     with Folder() as folder:
-        specs = write_spec(folder), write_sweep(folder)
+        sweep = write_sweep(folder)
+        specs = write_spec(folder), sweep  # of one model: that of the runs
         calm = {**train_calmly(folder, specs[0]), **search_calmly(folder, specs[1])}
         for seed in seeds:
             began, storm = time.monotonic(), Storm(folder, seed, specs)

@@ -101,9 +101,11 @@ static bool begins_with(const char *text, const char *beginning) {
 
 bool rpc_channel_has_answered(const struct rpc_channel *channel, const struct err *err) {
   size_t length = strlen(channel->target);
-  const char *text = err->text + length + 2;
-  if (!err->code || !begins_with(err->text, channel->target) || !begins_with(err->text + length, ": ") ||
-      begins_with(text, no_answer) || begins_with(text, no_message) || begins_with(text, of_tls))
+  const char *text;
+  if (!err->code || !begins_with(err->text, channel->target) || !begins_with(err->text + length, ": "))
+    return false;
+  text = err->text + length + 2;
+  if (begins_with(text, no_answer) || begins_with(text, no_message) || begins_with(text, of_tls))
     return false;
   for (size_t i = 0; i < sizeof phrases / sizeof *phrases; i++)
     if (strcmp(text, phrases[i].text) == 0)

@@ -30,9 +30,9 @@ static int resume(struct service_fixture *f, const char *run, bool has_step, uin
 static int collect_garbage(struct service_fixture *f, const char *run, Weir__CollectGarbageReply **reply,
                            struct err *err) {
   Weir__CollectGarbageRequest request = WEIR__COLLECT_GARBAGE_REQUEST__INIT;
-  char *runs[] = {(char *)run};
+  char *runs[] = {(char *)run, (char *)run}; /* who names it twice means it once */
   request.runs = runs;
-  request.n_runs = run ? 1 : 0;
+  request.n_runs = run ? 2 : 0;
   *err = ERR_NONE;
   *reply = NULL;
   return rpc_unary(f->channel, &(struct rpc_question){RPC_COLLECT_GARBAGE, &request, patience_ms()}, false,

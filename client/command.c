@@ -8,6 +8,8 @@
 #include "client/help.h"
 #include "client/terminal/output.h"
 #include "common/base/nearest.h"
+#include "common/manager/environment.h"
+#include "common/manager/standard_files.h"
 #include "storage/checkpoint/checkpoint_parts.h"
 #include "storage/store.h"
 
@@ -32,6 +34,7 @@ static const struct command_row rows[] = {
 #undef COMMANDS
     {0}};
 
+static int command_choose(int argc, char **argv);
 static const struct command_def *command_find(const struct command_def *const *list, const char *name);
 static int command_unknown(const char *name);
 static int command_help(int argc, char **argv);
@@ -43,17 +46,9 @@ static bool has_option(const struct command_def *command, const char *name);
 static int usage_fail(const struct command_def *command, const char *what);
 
 int command_main(int argc, char **argv) {
-  const struct command_def *command;
-  if (argc < 2) {
-    help_print(&(struct page){.file = stderr}, rows);
-    return EXIT_BAD_INPUT;
-  }
-  if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
-    return command_help(argc - 2, argv + 2);
-  command = command_find(commands, strcmp(argv[1], "--version") == 0 ? "version" : argv[1]);
-  if (!command)
-    return command_unknown(argv[1]);
-  return (command->subcommands ? group_start : command_start)(command, argc - 2, argv + 2);
+  struct err err = ERR_NONE;
+  int status = command_choose(argc, argv);
+  return standard_output_finish(&err) && status == EXIT_DONE ? command_fail(&err) : status;
 }
 
 int command_fail(const struct err *err) {
@@ -76,6 +71,20 @@ int command_fail(const struct err *err) {
 
 const struct command_row *command_rows(void) {
   return rows;
+}
+
+static int command_choose(int argc, char **argv) {
+  const struct command_def *command;
+  if (argc < 2) {
+    help_print(&(struct page){.file = stderr}, rows);
+    return EXIT_BAD_INPUT;
+  }
+  if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
+    return command_help(argc - 2, argv + 2);
+  command = command_find(commands, strcmp(argv[1], "--version") == 0 ? "version" : argv[1]);
+  if (!command)
+    return command_unknown(argv[1]);
+  return (command->subcommands ? group_start : command_start)(command, argc - 2, argv + 2);
 }
 
 static void show_page(const struct command_def *command) {
@@ -203,6 +212,8 @@ static int command_start(const struct command_def *command, int argc, char **arg
                                            : "");
       return usage_fail(command, err.text);
     }
+  if (environment_check(&err))
+    return command_fail(&err);
   args.command = command;
   if (args.security.is_insecure || (has_option(command, "insecure") && args_flag(&args, "insecure")))
     store_allow_plaintext();

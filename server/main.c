@@ -16,6 +16,7 @@
 #include "common/compress/compressor.h"
 #include "common/http/metrics_page.h"
 #include "common/manager/notify.h"
+#include "common/manager/standard_files.h"
 #include "common/share/share_host.h"
 #include "server/coordinator/shell/service.h"
 #include "server/options.h"
@@ -58,6 +59,8 @@ static int address_announce(int fd, const char *address, struct err *err);
 static void process_stop(struct process *process);
 static void block_signals(sigset_t *signals);
 static void leave_in_order(struct process *process, const sigset_t *signals);
+
+STANDARD_FILES_OPEN_FIRST;
 
 int main(int argc, char **argv) {
   struct process process = {0};

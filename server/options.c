@@ -15,6 +15,7 @@
 #include "common/base/size.h"
 #include "common/door/unix_socket.h"
 #include "common/http/http.h"
+#include "common/manager/environment.h"
 #include "common/rpc/address.h"
 #include "common/share/segment.h"
 #include "server/help.h"
@@ -246,7 +247,7 @@ static int check_quotas(struct server_options *options, struct err *err) {
 static int check_options(struct server_options *options, struct err *err) {
   bool is_all = options->is_coordinator && options->is_parameters;
   const char *usual_http = getenv("WEIR_HTTP");
-  if (check_quotas(options, err))
+  if (environment_check(err) || check_quotas(options, err))
     return err->code;
   if (is_all && options->coordinator)
     return err_set(err, ERR_INVALID, "--coordinator is for --role=parameters");

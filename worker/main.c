@@ -12,6 +12,8 @@
 #include "common/base/log.h"
 #include "common/base/size.h"
 #include "common/http/http.h"
+#include "common/manager/environment.h"
+#include "common/manager/standard_files.h"
 #include "common/rpc/address.h"
 #include "common/share/segment.h"
 #include "worker/help.h"
@@ -72,7 +74,7 @@ static int address_read(const char *text, const char **address) {
 static int security_read(const char *tls, bool insecure, struct worker_options *worker) {
   const struct rpc_security *security = &worker->security;
   struct err err = ERR_NONE;
-  if (rpc_security_choose(tls, insecure, &worker->security, &err) ||
+  if (environment_check(&err) || rpc_security_choose(tls, insecure, &worker->security, &err) ||
       rpc_tls_open(security->folder, &worker->tls, &err) || rpc_tls_require(worker->tls, CERT_WORKER, &err))
     ;
   else if (rpc_addresses_check(worker->coordinator, &err) ||
@@ -202,6 +204,8 @@ static int serve(const struct worker_options *worker) {
   trace_close();
   return status;
 }
+
+STANDARD_FILES_OPEN_FIRST;
 
 int main(int argc, char **argv) {
   const char *coordinator = getenv("WEIR_COORDINATOR"), *data_root = getenv("WEIR_DATA_ROOT");

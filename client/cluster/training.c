@@ -45,10 +45,10 @@ int training_launch(struct training *training, struct err *err) {
       .trace = args_text(args, "trace"),
       .tls = args_text(args, "tls"),
       .is_insecure = args_flag(args, "insecure"),
+      .sockets = socket_folder_is_wanted(args_flag(args, "sockets")),
       .restart = !args_flag(args, "no-restart"),
   };
-  if (socket_folder_choose(args_flag(args, "sockets"), &options.sockets, err) == 0)
-    launcher_start(&options, &training->launcher, err);
+  launcher_start(&options, &training->launcher, err);
   free(logs);
   free(store);
   if (err->code)

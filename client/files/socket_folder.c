@@ -22,14 +22,9 @@ static bool fits(const char *place) {
   return is_good;
 }
 
-int socket_folder_choose(bool is_given, bool *is_wanted, struct err *err) {
+bool socket_folder_is_wanted(bool is_given) {
   const char *usual = getenv("WEIR_SOCKETS");
-  if (!usual || !*usual)
-    usual = "0";
-  if (strcmp(usual, "0") != 0 && strcmp(usual, "1") != 0)
-    return err_set(err, ERR_INVALID, "WEIR_SOCKETS is 1, 0 or nothing, not '%s'", usual);
-  *is_wanted = is_given || usual[0] == '1';
-  return ERR_OK;
+  return is_given || (usual && strcmp(usual, "1") == 0);
 }
 
 int socket_folder_make(char **address, struct err *err) {

@@ -6,8 +6,8 @@
 
 #include "common/base/err.h"
 
-/* Whether there is to be one: where --sockets says so, else where WEIR_SOCKETS does. Errors: INVALID. */
-int socket_folder_choose(bool is_given, bool *is_wanted, struct err *err);
+/* Whether there is to be one: where --sockets says so, else where WEIR_SOCKETS does. */
+bool socket_folder_is_wanted(bool is_given);
 
 /* In TMPDIR, or in /tmp where that is none or too long for sockets. *address: "unix:/tmp/weir-a1b2c3", to
    which

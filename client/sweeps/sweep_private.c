@@ -102,10 +102,10 @@ static int launch(struct private_sweep *own, struct err *err) {
       .threads = (int)args_count(args, "threads"),
       .device = args_text(args, "device"),
       .tls = args->given_tls,
+      .sockets = socket_folder_is_wanted(args_flag(args, "sockets")),
   };
   own->cluster.kept = own->absolute;
-  if (socket_folder_choose(args_flag(args, "sockets"), &members.sockets, err) ||
-      private_cluster_start(&own->cluster, &members, &own->connection, err))
+  if (private_cluster_start(&own->cluster, &members, &own->connection, err))
     return err->code;
   printf("coordinator %s\n", launcher_address(own->cluster.launcher));
   fflush(stdout);

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { WORD_MAX = 64 };
+enum { WORD_MAX = 64, BEGINNING_LEAST = 2 };
 
 /* Levenshtein's distance, one row at a time. Both at most WORD_MAX letters. */
 static int edit_distance(const char *a, const char *b) {
@@ -28,6 +28,15 @@ static int edit_distance(const char *a, const char *b) {
   return row[n];
 }
 
+/* NULL: none begins with the word. */
+static const char *find_longer(const char *word, const char *const *words, int n) {
+  size_t length = strlen(word);
+  for (int i = 0; i < n && length >= BEGINNING_LEAST; i++)
+    if (strncmp(words[i], word, length) == 0)
+      return words[i];
+  return NULL;
+}
+
 const char *nearest_word(const char *word, const char *const *words, int n) {
   const char *best = NULL;
   int least = 0;
@@ -44,5 +53,5 @@ const char *nearest_word(const char *word, const char *const *words, int n) {
       least = d;
     }
   }
-  return best;
+  return best ? best : find_longer(word, words, n);
 }

@@ -2,8 +2,9 @@
 #ifndef WEIR_COMMON_BASE_NEAREST_H
 #define WEIR_COMMON_BASE_NEAREST_H
 
-/* Of words[0..n), the one with the least edit distance to `word`; NULL when none is near enough to be meant
-   (more than a third of the longer word's letters differ, but never fewer than two). */
+/* Of words[0..n), the one with the least edit distance to `word`, unless more than a third of the longer
+   word's letters differ, and more than two; else the first that begins with `word`; NULL when there is none,
+   either. */
 const char *nearest_word(const char *word, const char *const *words, int n);
 
 #endif

@@ -20,11 +20,8 @@ int rpc_security_choose(const char *tls, bool insecure, struct rpc_security *out
   *out = (struct rpc_security){.folder = tls, .is_insecure = insecure};
   if (tls && insecure)
     return err_set(err, ERR_INVALID, "--tls and --insecure exclude each other");
-  if (!tls && !insecure && !(out->folder = variable("WEIR_TLS")) && usual) {
-    if (strcmp(usual, "0") != 0 && strcmp(usual, "1") != 0)
-      return err_set(err, ERR_INVALID, "WEIR_INSECURE is 1, 0 or nothing, not '%s'", usual);
-    out->is_insecure = usual[0] == '1';
-  }
+  if (!tls && !insecure && !(out->folder = variable("WEIR_TLS")))
+    out->is_insecure = usual && strcmp(usual, "1") == 0;
   return 0;
 }
 

@@ -442,5 +442,44 @@ def test_links_of_a_data_folder_are_followed_by_a_private_cluster_and_by_workers
             weir(*command)
 
 
+def test_a_variable_that_is_none_of_its_words_is_refused():
+    with Folder() as folder:
+        for variable, words in (("WEIR_LOG", "debug, info, warn, error"), ("WEIR_LOG_FORMAT", "text, json"), ("WEIR_SHM", "on, off"),
+                                ("WEIR_INSECURE", "1, 0"), ("WEIR_SOCKETS", "1, 0")):
+            for command in (("weir", "runs"), ("weir-server", "--listen", "127.0.0.1:0"), ("weir-worker", "--data-root", folder.path)):
+                done = subprocess.run([program(command[0]), *command[1:]], capture_output=True, text=True, timeout=PATIENCE,
+                                      env={**os.environ, variable: "loud"})
+                assert done.returncode == 2, (variable, command, done)
+                assert done.stderr.startswith(f"{command[0]}: {variable} is {words} or nothing, not 'loud'"), done.stderr
+
+
+def test_output_that_cannot_be_written_is_an_error():
+    with Folder() as folder, open("/dev/full", "w", encoding="utf-8") as full:
+        model = folder.model("mlp", "--hidden", "8")
+        for command in (("version",), ("help",), ("inspect", model), ("inspect", model, "--json"),
+                        ("train", local_data(folder), "--threads", "1", "--out", folder.file("out"))):
+            done = subprocess.run([program("weir"), *command], stdout=full, stderr=subprocess.PIPE, text=True,
+                                  timeout=PATIENCE)
+            assert done.returncode == 2 and "standard output" in done.stderr.splitlines()[-1], (command, done)
+        assert os.path.exists(folder.file("out/model.onnx")), "the training itself is not lost"
+
+
+def test_no_file_or_socket_takes_the_number_of_a_standard_file_that_is_closed():
+    """Else the log's lines go into it."""
+    with Folder() as folder:
+        for command in ((program("weir-server"), "--listen", f"unix:{folder.path}/server"),
+                        (program("weir-worker"), "--coordinator", f"unix:{folder.path}/nobody", "--data-root", folder.path),
+                        (program("weir"), "ui", "--coordinator", f"unix:{folder.path}/server")):
+            process = subprocess.Popen(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command])
+            try:
+                proc = f"/proc/{process.pid}"
+                wait_for(lambda: os.readlink(f"{proc}/exe") == os.path.realpath(command[0]) and len(os.listdir(f"{proc}/fd")) > 5,
+                         "the program to have opened files of its own")
+                assert [os.readlink(f"{proc}/fd/{fd}") for fd in range(3)] == 3 * ["/dev/null"], command
+            finally:
+                process.kill()
+                process.wait()
+
+
 if __name__ == "__main__":
     main(globals())

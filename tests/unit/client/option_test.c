@@ -71,6 +71,8 @@ static void an_unknown_option_is_refused_with_the_nearest(void **state) {
   assert_string_equal(err.text, "unknown option '--wrokers'; did you mean '--workers'?");
   assert_int_equal(PARSE("--forc=1"), ERR_INVALID);
   assert_string_equal(err.text, "unknown option '--forc'; did you mean '--force'?");
+  assert_int_equal(PARSE("--wor=1"), ERR_INVALID);
+  assert_string_equal(err.text, "unknown option '--wor'; did you mean '--workers'?");
   assert_int_equal(PARSE("-x"), ERR_INVALID);
   assert_int_equal(PARSE("--out-of-every-range"), ERR_INVALID);
 }

@@ -79,12 +79,12 @@ static void options_go_before_variables(void **state) {
     bool is_insecure;
     enum err_code code;
   } cases[] = {
-      {NULL, NULL, NULL, false, NULL, false, ERR_OK},       {NULL, "", "", false, NULL, false, ERR_OK},
-      {"a", NULL, NULL, false, "a", false, ERR_OK},         {"a", "b", "1", false, "a", false, ERR_OK},
-      {NULL, "b", NULL, false, "b", false, ERR_OK},         {NULL, "b", "1", false, "b", false, ERR_OK},
-      {NULL, NULL, "1", false, NULL, true, ERR_OK},         {NULL, NULL, "0", false, NULL, false, ERR_OK},
-      {NULL, NULL, NULL, true, NULL, true, ERR_OK},         {NULL, "b", NULL, true, NULL, true, ERR_OK},
-      {NULL, NULL, "yes", false, NULL, false, ERR_INVALID}, {"a", NULL, NULL, true, "a", true, ERR_INVALID},
+      {NULL, NULL, NULL, false, NULL, false, ERR_OK},  {NULL, "", "", false, NULL, false, ERR_OK},
+      {"a", NULL, NULL, false, "a", false, ERR_OK},    {"a", "b", "1", false, "a", false, ERR_OK},
+      {NULL, "b", NULL, false, "b", false, ERR_OK},    {NULL, "b", "1", false, "b", false, ERR_OK},
+      {NULL, NULL, "1", false, NULL, true, ERR_OK},    {NULL, NULL, "0", false, NULL, false, ERR_OK},
+      {NULL, NULL, NULL, true, NULL, true, ERR_OK},    {NULL, "b", NULL, true, NULL, true, ERR_OK},
+      {NULL, NULL, "yes", false, NULL, false, ERR_OK}, {"a", NULL, NULL, true, "a", true, ERR_INVALID},
   };
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -37,6 +37,8 @@ PURE = ("server/coordinator/",)
 IMPURE = ("server/coordinator/shell/",)
 EFFECTS = ("common/rpc/", "common/base/clock.h", "storage/")
 EFFECT_HEADERS = ("pthread.h", "time.h", "unistd.h", "sys/socket.h")
+# The clock that people set is for what they read: who waits for it, or measures by it, goes wrong when it is set.
+WALL_CLOCK_IN = ("common/base/clock.c", "common/base/log.c", "common/metrics/process.c")
 # What a room above defines for one below: an operator's own part of what operators share, and hooks.
 DECLARED_BELOW = ("einsum_init", "einsum_out_shape", "extremum_backward", "reduce_is_pool", "graph_load_onnx", "model_run",
                   "cuda_attention_wants_turned", "cuda_chain_flush", "cuda_is_chained")
@@ -232,6 +234,12 @@ def check_page():
             for number, line in enumerate(lines_of(path), 1) for found in PAGE_REFUSED.finditer(line.replace(SVG_NAME, ""))]
 
 
+def check_clocks():
+    return [f"{path}:{number}: waits and measures are by the monotonic clock (common/base/clock.h)" for path in sources()
+            if path.startswith(TOPS) and path not in WALL_CLOCK_IN
+            for number, line in enumerate(lines_of(path), 1) if re.search(r"\bCLOCK_REALTIME|\bgettimeofday\(", line)]
+
+
 def check_sizes():
     wrong = [f"{path}: {len(lines_of(path))} lines; a script has at most {FILE_LINES_MAX}"
              for path in [*scripts(), *page_files(".js", ".css")] if len(lines_of(path)) > FILE_LINES_MAX]
@@ -302,6 +310,7 @@ CHECKS = [
     ("what requests name is looked up as their callers see it", check_tenants),
     ("the dashboard's page is text, files of its own, and nothing inline", check_page),
     ("third-party headers stay in their place", check_third_party),
+    ("nobody waits for the clock that people set", check_clocks),
     ("files and functions stay small", check_sizes),
     ("functions take few parameters", check_parameters),
     ("nothing is left over", check_leftovers),

@@ -23,7 +23,7 @@
 enum {
   START_SECONDS = 30,   /* for the coordinator to listen */
   MEMBERS_SECONDS = 60, /* for all to join */
-  STOP_SECONDS = 5,     /* from SIGTERM to SIGKILL */
+  STOP_MS = 5000,       /* from SIGTERM to SIGKILL */
   QUICK_SECONDS = 3,    /* a death so soon after the start is a quick one */
   QUICK_DEATHS_MAX = 8,
   SERVER_THREADS_MIN = 2,
@@ -69,7 +69,7 @@ static void child_died_locked(struct launcher *launcher, pid_t pid, int status);
 static bool child_restart_locked(struct launcher *launcher, struct child *child);
 static bool has_left(const struct child *child);
 static bool is_final_locked(const struct launcher *launcher, const struct child *child);
-static bool wait_changed_locked(struct launcher *launcher, uint64_t until_ns);
+static bool wait_changed_locked(struct launcher *launcher, const struct timespec *until);
 static bool is_running_locked(const struct launcher *launcher);
 static void kill_locked(struct launcher *launcher, int signal_number);
 
@@ -98,7 +98,7 @@ int launcher_start(const struct launcher_options *options, struct launcher **out
   launcher->tls = options->tls ? mem_strdup(options->tls) : NULL;
   launcher->labels = labels_copy(options->labels);
   pthread_mutex_init(&launcher->lock, NULL);
-  pthread_cond_init(&launcher->changed, NULL);
+  clock_condition_init(&launcher->changed);
   if (rpc_tls_check(options->tls, CERT_ALL, err) ||
       (options->sockets && socket_folder_make(&launcher->sockets, err)) || launcher_prepare(launcher, err) ||
       launcher_start_coordinator(launcher, err) || launcher_start_members(launcher, err)) {
@@ -357,14 +357,14 @@ void launcher_explain(struct launcher *launcher, struct err *err) {
 }
 
 void launcher_stop(struct launcher *launcher) {
-  uint64_t until_ns = clock_now_ns() + STOP_SECONDS * UINT64_C(1000000000);
+  const struct timespec until = clock_after_ms(STOP_MS);
   if (!launcher)
     return;
   pthread_mutex_lock(&launcher->lock);
   launcher->is_stopping = true;
   pthread_cond_broadcast(&launcher->changed);
   kill_locked(launcher, SIGTERM);
-  while (is_running_locked(launcher) && wait_changed_locked(launcher, until_ns))
+  while (is_running_locked(launcher) && wait_changed_locked(launcher, &until))
     continue;
   kill_locked(launcher, SIGKILL);
   pthread_mutex_unlock(&launcher->lock);
@@ -427,17 +427,17 @@ static void child_died_locked(struct launcher *launcher, pid_t pid, int status) 
 /* True when it runs again, or the launcher is being stopped. A worker that left with status 0 was told to. */
 static bool child_restart_locked(struct launcher *launcher, struct child *child) {
   struct err err = ERR_NONE;
-  uint64_t now_ns = clock_now_ns(), until_ns;
+  struct timespec until;
   if (!launcher->options.restart || has_left(child) || child_cannot_work(child))
     return false;
   if (child->role == CHILD_COORDINATOR && !child->has_listened)
     return false;
   child->quick_deaths =
-      now_ns - child->started_ns < QUICK_SECONDS * UINT64_C(1000000000) ? child->quick_deaths + 1 : 0;
+      clock_now_ns() - child->started_ns < QUICK_SECONDS * UINT64_C(1000000000) ? child->quick_deaths + 1 : 0;
   if (child->quick_deaths >= QUICK_DEATHS_MAX)
     return false;
-  until_ns = now_ns + (uint64_t)rpc_backoff_ms(child->quick_deaths) * UINT64_C(1000000);
-  while (!launcher->is_stopping && wait_changed_locked(launcher, until_ns))
+  until = clock_after_ms(rpc_backoff_ms(child->quick_deaths));
+  while (!launcher->is_stopping && wait_changed_locked(launcher, &until))
     continue;
   if (launcher->is_stopping)
     return true;
@@ -463,16 +463,9 @@ static bool is_final_locked(const struct launcher *launcher, const struct child 
   return true;
 }
 
-/* False when until_ns has come. */
-static bool wait_changed_locked(struct launcher *launcher, uint64_t until_ns) {
-  uint64_t now_ns = clock_now_ns(), left_ns = until_ns > now_ns ? until_ns - now_ns : 0;
-  struct timespec until;
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += (time_t)(left_ns / 1000000000u);
-  until.tv_nsec += (long)(left_ns % 1000000000u);
-  until.tv_sec += until.tv_nsec / 1000000000L;
-  until.tv_nsec %= 1000000000L;
-  return pthread_cond_timedwait(&launcher->changed, &launcher->lock, &until) == 0;
+/* False when that time has come. */
+static bool wait_changed_locked(struct launcher *launcher, const struct timespec *until) {
+  return pthread_cond_timedwait(&launcher->changed, &launcher->lock, until) == 0;
 }
 
 static bool is_running_locked(const struct launcher *launcher) {

@@ -5,6 +5,8 @@
 #include <signal.h>
 #include <time.h>
 
+#include "common/base/clock.h"
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t stopped = PTHREAD_COND_INITIALIZER;
 static enum stop_cause cause_;
@@ -12,11 +14,18 @@ static struct rpc_reader *reader_;
 
 static void *wait_for_signals(void *arg);
 
+/* A signal that is blocked comes to who waits for it even where it is ignored. */
+static bool is_ignored(int signal_number) {
+  struct sigaction action;
+  return sigaction(signal_number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 static void stop_signals(sigset_t *signals) {
   sigemptyset(signals);
   sigaddset(signals, SIGINT);
   sigaddset(signals, SIGTERM);
-  sigaddset(signals, SIGHUP);
+  if (!is_ignored(SIGHUP))
+    sigaddset(signals, SIGHUP);
 }
 
 void stop_on_signals(void) {
@@ -65,19 +74,12 @@ void stop_forget_signal(void) {
 }
 
 bool stop_wait(int ms) {
-  struct timespec until;
+  const struct timespec until = clock_after_ms(ms);
   bool is_stopped;
   int rc = 0;
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += ms / 1000;
-  until.tv_nsec += ms % 1000 * 1000000L;
-  if (until.tv_nsec >= 1000000000L) {
-    until.tv_sec++;
-    until.tv_nsec -= 1000000000L;
-  }
   pthread_mutex_lock(&lock);
   while (cause_ == STOP_NONE && rc == 0)
-    rc = pthread_cond_timedwait(&stopped, &lock, &until);
+    rc = pthread_cond_clockwait(&stopped, &lock, CLOCK_MONOTONIC, &until);
   is_stopped = cause_ != STOP_NONE;
   pthread_mutex_unlock(&lock);
   return is_stopped;

@@ -9,8 +9,9 @@
 
 enum stop_cause { STOP_NONE, STOP_SIGNAL, STOP_CHILD };
 
-/* From now on SIGINT, SIGTERM and SIGHUP no longer end the process but request a stop. Called before any
-   other thread is made (they inherit the blocked signals; a forked child must unblock them). */
+/* From now on SIGINT, SIGTERM and SIGHUP no longer end the process but request a stop; SIGHUP unless it is
+   ignored, as nohup(1) has it. Called before any other thread is made (they inherit the blocked signals; a
+   forked child must unblock them). */
 void stop_on_signals(void);
 
 void stop_request(enum stop_cause cause); /* any thread; the first cause stays */

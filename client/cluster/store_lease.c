@@ -11,11 +11,12 @@
 #include <unistd.h>
 
 #include "client/cluster/stop.h"
+#include "common/base/clock.h"
 #include "common/base/memory.h"
 #include "common/base/message.h"
 #include "storage/checkpoint/checkpoint.h"
 
-enum { LOOK_MS = 1500, RENEWAL_SECONDS = 1 };
+enum { LOOK_MS = 1500, RENEWAL_MS = 1000 };
 static const char term_name[] = "coordinator/epoch", lease_name[] = "coordinator/lease";
 
 struct store_lease {
@@ -43,7 +44,7 @@ int store_lease_take(struct store *store, struct store_lease **out, struct err *
   lease = mem_new(sizeof *lease);
   lease->store = store;
   pthread_mutex_init(&lease->lock, NULL);
-  pthread_cond_init(&lease->wake, NULL);
+  clock_condition_init(&lease->wake);
   gethostname(host, sizeof host - 1);
   snprintf(lease->holder, sizeof lease->holder, "weir gc, process %d on %s", (int)getpid(), host);
   if (lease_take_term(lease, err) ||
@@ -119,10 +120,8 @@ static void *lease_renew(void *arg) {
   struct store_lease *lease = arg;
   pthread_mutex_lock(&lease->lock);
   while (!lease->is_over) {
-    struct timespec until;
+    const struct timespec until = clock_after_ms(RENEWAL_MS);
     struct err err = ERR_NONE;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += RENEWAL_SECONDS;
     if (pthread_cond_timedwait(&lease->wake, &lease->lock, &until) != ETIMEDOUT)
       continue;
     lease->record.beat++;

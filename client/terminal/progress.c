@@ -39,7 +39,7 @@ struct progress *progress_start(FILE *file, const Weir__RunInfo *info) {
   progress->first_step = info->step;
   progress_view_init(&progress->view, info);
   pthread_mutex_init(&progress->lock, NULL);
-  pthread_cond_init(&progress->wake, NULL);
+  clock_condition_init(&progress->wake);
   if (progress->live.is_terminal)
     CHECK(pthread_create(&progress->painter, NULL, painter_main, progress) == 0);
   return progress;
@@ -89,10 +89,7 @@ static void *painter_main(void *arg) {
   pthread_mutex_lock(&progress->lock);
   while (!progress->is_stopping) {
     draw_locked(progress);
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += REDRAW_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
+    until = clock_after_ms(REDRAW_MS);
     pthread_cond_timedwait(&progress->wake, &progress->lock, &until);
   }
   pthread_mutex_unlock(&progress->lock);

@@ -24,7 +24,7 @@ def test_an_interrupted_watcher_detaches_and_the_run_goes_on():
         assert run.startswith("endless-") and run.count("\n") == 1, run
         second = folder.spec(folder.file("mlp.onnx"), name="second.yaml", run="second", train=ENDLESS)
         for command, number in ((["watch", run.strip()], signal.SIGINT), (["watch", run.strip()], signal.SIGTERM),
-                                (["submit", second, "--follow"], signal.SIGINT)):
+                                (["watch", run.strip()], signal.SIGHUP), (["submit", second, "--follow"], signal.SIGINT)):
             metrics = folder.file(f"{command[0]}-{number}.jsonl")
             with Process(program("weir"), *command, "--metrics", metrics, env=environment) as watcher:
                 if command[0] == "watch":
@@ -37,6 +37,21 @@ def test_an_interrupted_watcher_detaches_and_the_run_goes_on():
         wait_for(lambda: cluster.json("status", run.strip())["step"] > seen, "further steps")
         states = {entry["name"]: entry["state"] for entry in cluster.json("runs")}
         assert states["second"] not in ("cancelled", "failed"), states
+
+
+def test_who_is_to_outlive_its_terminal_does():
+    """As by nohup(1), which has it ignore the hangup."""
+    with Folder() as folder:
+        metrics = folder.file("m.jsonl")
+        with Process("sh", "-c", 'trap "" HUP; exec "$@"', "sh", program("weir"), "train", endless(folder), "--threads", 1,
+                     "--metrics", metrics, cwd=folder.path) as training:
+            wait_for(lambda: newest_step(metrics) >= 0, "a step")
+            training.send(signal.SIGHUP)
+            seen = newest_step(metrics)
+            wait_for(lambda: newest_step(metrics) > seen + 20, "further steps")
+            assert "Ctrl-C" not in training.output(), "it stops"
+            training.send(signal.SIGINT)
+            assert training.wait() == 130, training.output()[-2000:]
 
 
 def test_a_watcher_of_a_cancelled_run_fails():

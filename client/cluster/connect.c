@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/base/memory.h"
-#include "common/door/unix_socket.h"
+#include "common/rpc/address.h"
 #include "training.pb-c.h"
 
 /* How, and to whom. */
@@ -21,7 +21,6 @@ static int connection_open_peer(struct connection *connection, const char *addre
                                 struct err *err);
 static bool says_why(const struct rpc_channel *channel, const struct err *err);
 static void explain_reach(const struct connection *connection, struct err *err);
-static int address_check(const char *address, struct err *err);
 
 int connection_open(struct connection *connection, const char *addresses, const struct rpc_security *security,
                     struct err *err) {
@@ -40,7 +39,7 @@ static int connection_open_peer(struct connection *connection, const char *addre
   int n = 0;
   *connection = (struct connection){0};
   while ((address = strsep(&rest, ",")) != NULL && err->code == ERR_OK) {
-    if (address_check(address, err))
+    if (rpc_address_check(address, err))
       break;
     if (n == CONNECTION_ADDRESSES_MAX)
       err_set(err, ERR_INVALID, "more than %d coordinators: '%s'", CONNECTION_ADDRESSES_MAX, addresses);
@@ -60,15 +59,6 @@ static int connection_open_peer(struct connection *connection, const char *addre
   }
   free(list);
   return err->code;
-}
-
-static int address_check(const char *address, struct err *err) {
-  const char *colon = strrchr(address, ':');
-  if (unix_socket_is(address))
-    return unix_socket_check(address, err);
-  if (!colon || colon == address || strspn(colon + 1, "0123456789") != strlen(colon + 1) || !colon[1])
-    return err_set(err, ERR_INVALID, "the coordinator's address '%s' is not HOST:PORT", address);
-  return ERR_OK;
 }
 
 void connection_close(struct connection *connection) {

@@ -202,6 +202,11 @@ def test_wrong_usage_is_one_line_and_status_2():
     refused("model", "lennet", "-o", "/tmp/x.onnx", words=["lennet", "lenet"])
 
 
+def test_an_address_that_is_none_is_refused():
+    for address in ("nowhere", "::1:7070", "127.0.0.1:99999", "127.0.0.1:", "127.0.0.1:7070,b"):
+        refused("runs", "--coordinator", address, words=[address.rpartition(",")[2], "is not an address: expected HOST:PORT, [IPV6]:PORT"])
+
+
 def test_a_coordinator_that_does_not_answer_is_status_3():
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))

@@ -11,7 +11,9 @@
 
 enum { LINE_MAX_BYTES = 1 << 16 };
 
+/* Without the byte order mark that spreadsheets begin it with. */
 static char *first_line(const char *path) {
+  static const char mark[] = "\xef\xbb\xbf";
   FILE *file = fopen(path, "r");
   char *line = NULL;
   if (!file)
@@ -21,7 +23,24 @@ static char *first_line(const char *path) {
     *line = '\0';
   line[strcspn(line, "\r\n")] = '\0';
   fclose(file);
+  if (strncmp(line, mark, strlen(mark)) == 0)
+    memmove(line, line + strlen(mark), strlen(line) - strlen(mark) + 1);
   return line;
+}
+
+/* Without the blanks around it, and the quotes. */
+static char *bare(char *field) {
+  size_t length;
+  field += strspn(field, " \t");
+  length = strlen(field);
+  while (length > 0 && (field[length - 1] == ' ' || field[length - 1] == '\t'))
+    length--;
+  if (length >= 2 && field[0] == '"' && field[length - 1] == '"') {
+    field++;
+    length -= 2;
+  }
+  field[length] = '\0';
+  return field;
 }
 
 static bool is_number(const char *text) {
@@ -53,7 +72,7 @@ void csv_header_read(const char *path, struct csv_header *out) {
     goto out;
   for (char *field; (field = strsep(&rest, ","));) {
     array_reserve((void **)&fields, &capacity, (int)out->n_fields, sizeof *fields);
-    fields[out->n_fields++] = field;
+    fields[out->n_fields++] = bare(field);
   }
   for (int64_t f = 0; f < out->n_fields; f++) {
     if (!*fields[f] || is_number(fields[f]) || strpbrk(fields[f], "\":\\"))

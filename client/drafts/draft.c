@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/agree/spec.h"
 #include "common/base/memory.h"
@@ -53,12 +54,19 @@ static char *folder_of(const char *path) {
   return slash ? mem_printf("%.*s", (int)(slash - path) + (slash == path), path) : mem_strdup(".");
 }
 
+static bool is_folder(const char *path) {
+  struct stat status;
+  return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
 /* Workers know no current folder: an absolute path. */
 static int find_root(const struct draft_request *request, char **root, struct err *err) {
   char *folder = request->data ? mem_strdup(request->data) : folder_of(request->spec);
   *root = realpath(folder, NULL);
   if (!*root)
     err_open(err, errno, "init: the folder '%s'", folder);
+  else if (!is_folder(folder))
+    err_set(err, ERR_INVALID, "init: '%s' is no folder: give --data the folder that the data is in", folder);
   free(folder);
   return err->code;
 }

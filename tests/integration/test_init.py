@@ -101,7 +101,8 @@ def test_a_file_that_is_there_is_not_replaced_and_bad_input_is_named():
         model, spec = folder.model("mlp", "--input", "3", "--classes", 2), folder.file("mlp.yaml", "mine\n")
         for arguments, wanted in (([model], f"'{spec}' exists"), ([model, "-o", model], "exists"),
                                   ([folder.file("none.onnx")], "none.onnx"), ([spec, "-o", folder.file("x.yaml")], "not an ONNX"),
-                                  ([model, "-o", folder.file("x.yaml"), "--data", folder.file("none")], "none'")):
+                                  ([model, "-o", folder.file("x.yaml"), "--data", folder.file("none")], "none'"),
+                                  ([model, "-o", folder.file("x.yaml"), "--data", model], f"'{model}' is no folder")):
             said = weir("init", *arguments, status=2).stderr
             assert wanted in said and said.count("\n") == 1, said
         assert open(spec).read() == "mine\n" and not os.path.exists(folder.file("x.yaml"))

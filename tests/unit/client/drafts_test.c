@@ -153,6 +153,13 @@ static void fields_of_a_csv_file_are_features_but_for_its_label(void **state) {
       {"a,b,c\n1,2,3\n", "a:b", "c", 3},
       {"a,Label,c,d\r\n", "a,c:d", "Label", 4},
       {"y,a\n", "a", "y", 2},
+      {"\xef\xbb\xbf"
+       "a,b,y\r\n",
+       "a:b", "y", 3},
+      {"\"a\",\"b\",\"y\"\n", "a:b", "y", 3},
+      {"a,\tb , y\n", "a:b", "y", 3},
+      {"\"1\",\"2\"\n", NULL, NULL, 2},
+      {"\"a\" b,y\n", NULL, NULL, 2},
       {"1,2.5,-3e4\n", NULL, NULL, 3},
       {"a,,c\n", NULL, NULL, 3},
       {"a,\"b,c\"\n", NULL, NULL, 3},

@@ -6,8 +6,8 @@
 
 #include "client/command.h"
 #include "client/drafts/draft.h"
+#include "client/files/output_file.h"
 #include "common/base/memory.h"
-#include "model/onnx/model_file.h"
 
 /* NAME.yaml beside NAME.onnx; freed by the caller. */
 static char *spec_path(const struct args *args) {
@@ -41,7 +41,7 @@ static int init_run(const struct args *args) {
   if (!args_flag(args, "force") && access(path, F_OK) == 0)
     err_set(&err, ERR_EXISTS, "init: '%s' exists: name another file with -o, or --force", path);
   if (!err.code && draft_make(&request, &draft, &err) == 0 &&
-      model_file_write(path, draft.text, strlen(draft.text), &err) == 0)
+      output_file_save(path, draft.text, strlen(draft.text), &err) == 0)
     print_summary(&draft, path);
   draft_fini(&draft);
   free(path);

@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "client/files/output_file.h"
 #include "client/models/model_kind.h"
 #include "client/terminal/output.h"
-#include "model/onnx/model_file.h"
 
 #define MODEL_KIND(name) extern const struct model_kind_def model_kind_##name;
 #include "client/models/model_kind.def"
@@ -48,7 +48,7 @@ int model_run(const struct args *args) {
   onnx_writer_init(&writer, args->command->name, (uint64_t)args_count(args, "seed"));
   kind_of(args->command)->build(&writer, args);
   if (!onnx_writer_pack(&writer, &bytes, &size_bytes, &err) &&
-      !model_file_write(path, bytes, size_bytes, &err))
+      !output_file_save(path, bytes, size_bytes, &err))
     print_summary(&writer, path);
   free(bytes);
   onnx_writer_fini(&writer);

@@ -10,7 +10,6 @@
 #include "client/files/trained_tensor.h"
 #include "common/base/half.h"
 #include "common/base/unpack.h"
-#include "model/onnx/model_file.h"
 #include "model/onnx/onnx_pieces.h"
 #include "model/onnx/onnx_uses.h"
 
@@ -232,7 +231,7 @@ static int write_packed(const Onnx__ModelProto *model, const char *path, struct 
   if (!bytes)
     return err_set(err, ERR_NO_MEMORY, "%s: no memory for %zu bytes", path, size);
   onnx__model_proto__pack(model, bytes);
-  code = model_file_write(path, bytes, size, err);
+  code = output_file_save(path, bytes, size, err);
   free(bytes);
   return code;
 }

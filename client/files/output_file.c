@@ -5,13 +5,34 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/memory.h"
 
+/* The file that the name leads to, which is replaced: nothing else may be, neither a device nor a link. NULL:
+   the error. */
+static char *find_target(const char *path, struct err *err) {
+  struct stat status;
+  char *target = NULL;
+  if (strcmp(path, "-") == 0)
+    err_set(err, ERR_INVALID, "'-' is no file: name one, for what is written gets its name when it is whole");
+  else if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
+    err_set(err, ERR_INVALID, "%s: is not a file but a %s", path,
+            S_ISDIR(status.st_mode) ? "folder" : "pipe or a device");
+  else if (lstat(path, &status))
+    target = mem_strdup(path); /* that is new, or what opening it says */
+  else if (!(target = realpath(path, NULL)))
+    err_errno(err, errno, "%s, a link", path);
+  return target;
+}
+
 int output_file_open(struct output_file *file, const char *path, struct err *err) {
-  *file = (struct output_file){.path = mem_strdup(path),
-                               .temporary = mem_printf("%s.%d.tmp", path, (int)getpid())};
+  *file = (struct output_file){.path = find_target(path, err), .fd = -1};
+  if (!file->path)
+    return err->code;
+  file->temporary = mem_printf("%s.%d.tmp", file->path, (int)getpid());
   file->fd = open(file->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   return file->fd < 0 ? err_errno(err, errno, "%s", path) : 0;
 }
@@ -51,4 +72,12 @@ void output_file_close(struct output_file *file) {
   free(file->temporary);
   free(file->path);
   *file = (struct output_file){0};
+}
+
+int output_file_save(const char *path, const void *data, size_t size, struct err *err) {
+  struct output_file file;
+  if (output_file_open(&file, path, err) == 0 && output_file_write(&file, 0, data, size, err) == 0)
+    output_file_commit(&file, err);
+  output_file_close(&file);
+  return err->code;
 }

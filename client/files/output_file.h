@@ -12,7 +12,8 @@ struct output_file {
   int fd;
 };
 
-/* Errors of all: IO naming the path. */
+/* Links are followed. Errors of all: IO naming the path; INVALID, where something else than a file has the
+ * name. */
 int output_file_open(struct output_file *file, const char *path, struct err *err);
 int output_file_write(struct output_file *file, uint64_t offset, const void *data, size_t size,
                       struct err *err);
@@ -20,5 +21,8 @@ int output_file_write(struct output_file *file, uint64_t offset, const void *dat
 int output_file_commit(struct output_file *file, struct err *err);
 /* Removes what was not committed. Safe on a zeroed one, whose fd is 0. */
 void output_file_close(struct output_file *file);
+
+/* All of it: a whole file. */
+int output_file_save(const char *path, const void *data, size_t size, struct err *err);
 
 #endif

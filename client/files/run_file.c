@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/files/output_file.h"
 #include "common/base/memory.h"
-#include "model/onnx/model_file.h"
 
 static char *text_of(const json_t *object, const char *key) {
   const char *text = json_string_value(json_object_get(object, key));
@@ -39,7 +39,7 @@ int run_file_write(const char *folder, const struct run_file *file, struct err *
                              "store", file->store);
   char *text = object ? json_dumps(object, JSON_INDENT(2)) : NULL;
   if (text)
-    model_file_write(path, text, strlen(text), err);
+    output_file_save(path, text, strlen(text), err);
   else
     err_set(err, ERR_INVALID, "%s: cannot be written: the store's URL is not UTF-8", path);
   free(text);

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/base/memory.h"
 #include "common/base/unpack.h"
@@ -226,20 +225,4 @@ int model_file_read(const char *path, void **bytes, size_t *size, struct err *er
   }
   model_file_close(&file);
   return err->code;
-}
-
-int model_file_write(const char *path, const void *bytes, size_t size, struct err *err) {
-  char *temporary = mem_printf("%s.%d.tmp", path, (int)getpid());
-  FILE *file = fopen(temporary, "wb");
-  int error = file ? 0 : errno;
-  if (file && (fwrite(bytes, 1, size, file) != size || fflush(file) || fsync(fileno(file))))
-    error = errno;
-  if (file && fclose(file) && !error)
-    error = errno;
-  if (!error && rename(temporary, path))
-    error = errno;
-  if (error)
-    unlink(temporary);
-  free(temporary);
-  return error ? err_errno(err, error, "%s", path) : 0;
 }

@@ -37,8 +37,4 @@ int model_file_read(const char *path, void **bytes, size_t *size, struct err *er
 /* Reads any file whole. Errors: NOT_FOUND, IO, UNSUPPORTED above 2 GiB, NO_MEMORY, naming it. */
 int model_file_read_bytes(const char *path, void **bytes, size_t *size, struct err *err);
 
-/* Writes a file beside `path` and renames it, so that no half file is ever seen under that name. Errors: IO
-   naming the path. */
-int model_file_write(const char *path, const void *bytes, size_t size, struct err *err);
-
 #endif

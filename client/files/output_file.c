@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,16 +12,29 @@
 
 #include "common/base/memory.h"
 
+/* As /dev/stdout is: what is printed afterwards would go into the file that was replaced. */
+static bool is_standard(const struct stat *file) {
+  struct stat standard;
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+    if (fstat(fd, &standard) == 0 && standard.st_dev == file->st_dev && standard.st_ino == file->st_ino)
+      return true;
+  return false;
+}
+
 /* The file that the name leads to, which is replaced: nothing else may be, neither a device nor a link. NULL:
    the error. */
 static char *find_target(const char *path, struct err *err) {
   struct stat status;
   char *target = NULL;
+  bool is_there = stat(path, &status) == 0;
   if (strcmp(path, "-") == 0)
     err_set(err, ERR_INVALID, "'-' is no file: name one, for what is written gets its name when it is whole");
-  else if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
+  else if (is_there && !S_ISREG(status.st_mode))
     err_set(err, ERR_INVALID, "%s: is not a file but a %s", path,
             S_ISDIR(status.st_mode) ? "folder" : "pipe or a device");
+  else if (is_there && is_standard(&status))
+    err_set(err, ERR_INVALID, "%s: is open already, as standard input, output or error: name another file",
+            path);
   else if (lstat(path, &status))
     target = mem_strdup(path); /* that is new, or what opening it says */
   else if (!(target = realpath(path, NULL)))

@@ -84,10 +84,11 @@ char *trace_file_take(struct trace_file *file, size_t *size) {
   return text;
 }
 
-/* What a worker did before it died is wanted most when it has been started again. */
+/* What a worker did before it died is wanted most when it has been started again. Links are left alone:
+   one is /dev/stdout. */
 static void keep_former(const char *path) {
   struct stat former;
-  if (stat(path, &former) || !S_ISREG(former.st_mode) || former.st_size == 0)
+  if (lstat(path, &former) || !S_ISREG(former.st_mode) || former.st_size == 0)
     return;
   for (int n = 1; n <= KEPT_MAX; n++) {
     char *kept = mem_printf("%s.%d", path, n);

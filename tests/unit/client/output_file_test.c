@@ -99,11 +99,29 @@ static void nothing_but_a_file_is_replaced(void **state) {
   rmdir("folder");
 }
 
+static void standard_output_is_not_replaced(void **state) {
+  int was = dup(STDOUT_FILENO);
+  struct err err;
+  (void)state;
+  fflush(stdout);
+  assert_int_equal(dup2(open("printed", O_CREAT | O_WRONLY, 0600), STDOUT_FILENO), STDOUT_FILENO);
+  assert_int_equal(save("printed", "x", &err), ERR_INVALID);
+  assert_int_equal(save("/dev/stdout", "x", &err), ERR_INVALID);
+  fflush(stdout);
+  dup2(was, STDOUT_FILENO);
+  close(was);
+  assert_string_equal(err.text,
+                      "/dev/stdout: is open already, as standard input, output or error: name another file");
+  expect_content("printed", "");
+  unlink("printed");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_file_is_made_and_replaced),
       cmocka_unit_test(what_a_link_leads_to_is_replaced_and_not_the_link),
       cmocka_unit_test(nothing_but_a_file_is_replaced),
+      cmocka_unit_test(standard_output_is_not_replaced),
   };
   return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }

@@ -47,7 +47,8 @@ int output_file_open(struct output_file *file, const char *path, struct err *err
   if (!file->path)
     return err->code;
   file->temporary = mem_printf("%s.%d.tmp", file->path, (int)getpid());
-  file->fd = open(file->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  unlink(file->temporary); /* that a process of this number left */
+  file->fd = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   return file->fd < 0 ? err_errno(err, errno, "%s", path) : 0;
 }
 

@@ -54,6 +54,21 @@ static void a_file_is_made_and_replaced(void **state) {
   assert_string_equal(err.text, "no/folder: No such file or directory");
 }
 
+/* Anybody may make a link in /tmp, and know the name. */
+static void the_file_that_is_written_is_no_link(void **state) {
+  char temporary[64];
+  struct err err;
+  (void)state;
+  snprintf(temporary, sizeof temporary, "new.%d.tmp", (int)getpid());
+  assert_int_equal(save("other", "kept", &err), ERR_OK);
+  assert_int_equal(symlink("other", temporary), 0);
+  assert_int_equal(save("new", "one", &err), ERR_OK);
+  expect_content("new", "one");
+  expect_content("other", "kept");
+  unlink("new");
+  unlink("other");
+}
+
 static void what_a_link_leads_to_is_replaced_and_not_the_link(void **state) {
   struct stat status;
   struct err err;
@@ -119,6 +134,7 @@ static void standard_output_is_not_replaced(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_file_is_made_and_replaced),
+      cmocka_unit_test(the_file_that_is_written_is_no_link),
       cmocka_unit_test(what_a_link_leads_to_is_replaced_and_not_the_link),
       cmocka_unit_test(nothing_but_a_file_is_replaced),
       cmocka_unit_test(standard_output_is_not_replaced),

@@ -50,8 +50,9 @@ const struct program_option server_program_options[] = {
      "second. "
      "Comments begin with '#'."},
     {"threads", "N", SERVER_THREADS,
-     "threads that serve calls, and as many again that sum and update blocks. Default: the number of online "
-     "cores, at most "
+     "threads that serve calls, and as many again that sum and update blocks. Default: the cores that the "
+     "process "
+     "may use, at most "
      "16."},
     {"memory", "SIZE", SERVER_MEMORY,
      "of a parameter server: what runs may take of its memory together, as 8GB or 1.5GiB; a run that does "

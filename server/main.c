@@ -15,6 +15,7 @@
 #include "common/base/memory.h"
 #include "common/compress/compressor.h"
 #include "common/http/metrics_page.h"
+#include "common/machine/cores.h"
 #include "common/manager/notify.h"
 #include "common/manager/standard_files.h"
 #include "common/share/share_host.h"
@@ -212,7 +213,7 @@ static void begin_to_lead(struct process *process, const char *own, const char *
 
 static int start_services(struct process *process, struct err *err) {
   struct server_options *options = &process->options;
-  long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  int cores = cores_available("");
   struct rpc_service services[SERVICES_MAX];
   struct rpc_server_options server_options = {.listen = options->listen,
                                               .tls = options->tls,
@@ -222,7 +223,7 @@ static int start_services(struct process *process, struct err *err) {
                                               .received_bytes_max = RECEIVED_BYTES_MAX,
                                               .threads = options->threads              ? options->threads
                                                          : cores > THREADS_DEFAULT_MAX ? THREADS_DEFAULT_MAX
-                                                                                       : (int)cores};
+                                                                                       : cores};
   if (options->is_coordinator) {
     process->coordinator = coordinator_service_new(
         &(struct coordinator_service_options){.store = process->store,

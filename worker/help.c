@@ -23,7 +23,7 @@ const struct program_option worker_program_options[] = {
     {"threads", "N", WORKER_THREADS,
      "executors of a CPU, each of which computes one microbatch at a time on one core; beside GPUs, threads "
      "that read ahead. "
-     "Default: the number of online cores."},
+     "Default: the cores that the process may use."},
     {"memory", "SIZE", WORKER_MEMORY,
      "what executors may take together for what they compute, as 8GB or 1.5GiB; of several GPUs, on each: of "
      "runs whose spec "

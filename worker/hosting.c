@@ -8,7 +8,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/memory_available.h"
+#include "common/machine/memory_available.h"
 #include "common/certs/names.h"
 #include "worker/ending.h"
 #include "worker/resting.h"

@@ -12,6 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/size.h"
 #include "common/http/http.h"
+#include "common/machine/cores.h"
 #include "common/manager/environment.h"
 #include "common/manager/standard_files.h"
 #include "common/rpc/address.h"
@@ -27,9 +28,9 @@ static int usage_error(const char *what, const char *value) {
   return EXIT_USAGE;
 }
 
-static int threads_online(void) {
-  long online = sysconf(_SC_NPROCESSORS_ONLN);
-  return online < 1 ? 1 : online > THREADS_MAX ? THREADS_MAX : (int)online;
+static int threads_usual(void) {
+  int cores = cores_available("");
+  return cores < THREADS_MAX ? cores : THREADS_MAX;
 }
 
 static int threads_read(const char *text, int *threads) {
@@ -213,7 +214,7 @@ int main(int argc, char **argv) {
   struct worker_options worker = {.coordinator = coordinator && *coordinator ? coordinator : "127.0.0.1:7070",
                                   .data_root.path = data_root && *data_root ? data_root : NULL,
                                   .http = http && *http ? http : NULL,
-                                  .threads = threads_online()};
+                                  .threads = threads_usual()};
   bool is_answered = false;
   int status;
   float_setting_apply();

@@ -17,6 +17,7 @@
 #include "common/base/message.h"
 #include "common/compress/compressor.h"
 #include "common/http/metrics_page.h"
+#include "common/machine/cores.h"
 #include "common/manager/notify.h"
 #include "common/orders/trace_order.h"
 #include "common/rpc/member.h"
@@ -201,10 +202,8 @@ void worker_block_signals(void) {
 
 /* Each serves some servers' channels, and copies the weights that come: a core in two. */
 static int rpc_threads(void) {
-  long threads = sysconf(_SC_NPROCESSORS_ONLN) / 2;
-  return threads < RPC_THREADS_MIN   ? RPC_THREADS_MIN
-         : threads < RPC_THREADS_MAX ? (int)threads
-                                     : RPC_THREADS_MAX;
+  int threads = cores_available("") / 2;
+  return threads < RPC_THREADS_MIN ? RPC_THREADS_MIN : threads < RPC_THREADS_MAX ? threads : RPC_THREADS_MAX;
 }
 
 bool worker_serve(const struct worker_options *options, struct err *err) {

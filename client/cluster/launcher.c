@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 #include "client/cluster/stop.h"
 #include "common/base/clock.h"
 #include "common/base/memory.h"
+#include "common/machine/cores.h"
 #include "training.pb-c.h"
 
 enum {
@@ -74,8 +74,7 @@ static bool is_running_locked(const struct launcher *launcher);
 static void kill_locked(struct launcher *launcher, int signal_number);
 
 int launcher_threads(int given, int workers) {
-  cpu_set_t set;
-  int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  int cores = cores_available("");
   if (given > 0)
     return given;
   return cores > workers ? cores / workers : 1;

@@ -2,9 +2,9 @@
 #include "server/parameters/parameters.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
-#include "common/base/memory_available.h"
+#include "common/machine/cores.h"
+#include "common/machine/memory_available.h"
 #include "server/parameters/link.h"
 #include "server/parameters/service.h"
 
@@ -26,10 +26,10 @@ struct parameters {
 struct parameters *parameters_new(const struct parameters_options *options) {
   struct parameters *parameters = mem_new(sizeof *parameters);
   uint64_t available_bytes = memory_available_bytes("");
-  long cores = sysconf(_SC_NPROCESSORS_ONLN);
-  long shards = options->shards > 0          ? options->shards
-                : cores < SHARDS_DEFAULT_MAX ? cores
-                                             : SHARDS_DEFAULT_MAX;
+  int cores = cores_available("");
+  int shards = options->shards > 0          ? options->shards
+               : cores < SHARDS_DEFAULT_MAX ? cores
+                                            : SHARDS_DEFAULT_MAX;
   run_table_init(&parameters->runs);
   parameters->service = service_over(&parameters->runs);
   parameters->store = options->store;

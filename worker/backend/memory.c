@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/memory_available.h"
+#include "common/machine/memory_available.h"
 
 /* Less is not worth a look at the machine's files. */
 enum { CHECKED_BYTES_MIN = 1 << 20, ALIGN = 64, PAGE = 4096 };

@@ -2,9 +2,9 @@
 #include "worker/collective/shm.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "common/base/memory.h"
+#include "common/machine/cores.h"
 #include "worker/collective/shm_meeting.h"
 #include "worker/collective/shm_rendezvous.h"
 
@@ -20,7 +20,7 @@ static int shm_open_group(const struct collective_options *options, struct colle
   c = mem_new(sizeof *c);
   c->rank = options->rank;
   c->size = options->size;
-  c->spins = options->size <= sysconf(_SC_NPROCESSORS_ONLN) ? SPINS : 0;
+  c->spins = options->size <= cores_available("") ? SPINS : 0;
   c->end = &c->first;
   if (shm_rendezvous(options, &c->segment, err)) {
     free(c);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/base/def_table.h"
-#include "common/base/memory_available.h"
+#include "common/machine/memory_available.h"
 
 #define FORMAT(name) extern const struct format_def format_##name;
 #include "worker/data/format.def"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/memory_available.h"
+#include "common/machine/memory_available.h"
 #include "worker/backend/cpu/cpu.h"
 
 /* The program in the planner's terms, and its plan. */

@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/agree/spec.h"
 #include "common/base/memory.h"
-#include "common/base/memory_available.h"
+#include "common/machine/cores.h"
+#include "common/machine/memory_available.h"
 #include "common/base/message.h"
 #include "common/compress/compression.h"
 #include "common/modes/mode.h"
@@ -305,7 +305,7 @@ static int loaded_fetch_constants(const struct load_options *options, const Weir
 }
 
 static int loaded_open_loader(const struct load_options *options, struct loaded *loaded, struct err *err) {
-  int threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
+  int threads = cores_available("");
   threads = threads < LOADER_THREADS_LEAST ? threads : LOADER_THREADS_LEAST;
   threads = options->executors > threads ? options->executors : threads;
   threads = options->readers > threads ? options->readers : threads;

@@ -1,7 +1,7 @@
 /* Promised memory. */
 #include "worker/train/run/promises.h"
 
-#include "common/base/memory_available.h"
+#include "common/machine/memory_available.h"
 
 void promises_init(struct promises *promises) {
   *promises = (struct promises){0};

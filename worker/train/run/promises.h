@@ -30,7 +30,7 @@ void promises_close(struct promises *promises, const struct promise *promise);
 void promises_give_back(struct promises *promises, const struct promise *promise);
 
 /* What is free beyond what was promised and not touched. own_bytes, available_bytes: as of
-   common/base/memory_available.h. */
+   common/machine/memory_available.h. */
 uint64_t promises_left(uint64_t promised_bytes, uint64_t own_bytes, uint64_t available_bytes);
 
 #endif

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "common/agree/float_setting.h"
-#include "common/base/memory_available.h"
+#include "common/machine/memory_available.h"
 #include "tests/support/model/onnx_build.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/memory.h"

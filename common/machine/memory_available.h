@@ -1,6 +1,6 @@
 /* How much memory this process may still take. */
-#ifndef WEIR_COMMON_BASE_MEMORY_AVAILABLE_H
-#define WEIR_COMMON_BASE_MEMORY_AVAILABLE_H
+#ifndef WEIR_COMMON_MACHINE_MEMORY_AVAILABLE_H
+#define WEIR_COMMON_MACHINE_MEMORY_AVAILABLE_H
 
 #include <stdint.h>
 

@@ -56,7 +56,8 @@ struct run *resting_take_old(struct resting *resting, uint64_t now_ns);
 uint64_t resting_due_ns(struct resting *resting);
 
 /* Whether memory is too scarce for all of them beside another run that is to be loaded: this process has more
-   than a quarter of what it could have. own_bytes, available_bytes: as of common/machine/memory_available.h. */
+   than a quarter of what it could have. own_bytes, available_bytes: as of common/machine/memory_available.h.
+ */
 bool resting_takes_much(uint64_t own_bytes, uint64_t available_bytes);
 
 #endif

@@ -26,7 +26,8 @@ def test_an_interrupted_watcher_detaches_and_the_run_goes_on():
         for command, number in ((["watch", run.strip()], signal.SIGINT), (["watch", run.strip()], signal.SIGTERM),
                                 (["watch", run.strip()], signal.SIGHUP), (["submit", second, "--follow"], signal.SIGINT)):
             metrics = folder.file(f"{command[0]}-{number}.jsonl")
-            with Process(program("weir"), *command, "--metrics", metrics, env=environment) as watcher:
+            # a hangup that whoever started the tests ignores, as nohup does, is not ignored here
+            with Process("env", "--default-signal=HUP", program("weir"), *command, "--metrics", metrics, env=environment) as watcher:
                 if command[0] == "watch":
                     wait_for(lambda: newest_step(metrics) >= 0, "a step")
                 else:

@@ -1,71 +1,18 @@
-/* What is there, what a model needs, and what is said when it is too much. */
+/* What memory a model needs, and what is said when it is too much. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "common/agree/float_setting.h"
-#include "common/machine/memory_available.h"
 #include "tests/support/model/onnx_build.h"
 #include "worker/backend/backend.h"
 #include "worker/backend/memory.h"
 #include "worker/train/run/load_memory.h"
-
-static char root[] = "/tmp/weir-test-XXXXXX";
-
-static void write_at(const char *path, const char *text) {
-  char *full = mem_printf("%s%s", root, path), *command = mem_printf("mkdir -p $(dirname %s)", full);
-  FILE *file;
-  assert_int_equal(system(command), 0);
-  file = fopen(full, "w");
-  assert_non_null(file);
-  fputs(text, file);
-  fclose(file);
-  free(full);
-  free(command);
-}
-
-static void the_least_of_machine_and_control_groups_is_available(void **state) {
-  (void)state;
-  assert_true(memory_available_bytes(root) == UINT64_MAX);
-  write_at("/proc/meminfo", "MemTotal:  100 kB\nMemAvailable:   80 kB\n");
-  assert_int_equal(memory_available_bytes(root), 80 * 1024);
-  write_at("/proc/self/cgroup", "0::/a/b\n");
-  write_at("/sys/fs/cgroup/a/b/memory.max", "max\n");
-  write_at("/sys/fs/cgroup/a/b/memory.current", "10\n");
-  assert_int_equal(memory_available_bytes(root), 80 * 1024);
-  write_at("/sys/fs/cgroup/a/memory.max", "50000\n"); /* of the group around it */
-  write_at("/sys/fs/cgroup/a/memory.current", "30000\n");
-  assert_int_equal(memory_available_bytes(root), 20000);
-  write_at("/sys/fs/cgroup/a/memory.stat", "anon 20000\ninactive_file 10000\n");
-  assert_int_equal(memory_available_bytes(root), 30000);
-  write_at("/sys/fs/cgroup/a/memory.current", "70000\n");
-  assert_int_equal(memory_available_bytes(root), 0);
-  write_at("/proc/self/cgroup", "12:cpu:/\n5:memory:/not/here\n");
-  write_at("/sys/fs/cgroup/memory/memory.limit_in_bytes", "4000\n");
-  write_at("/sys/fs/cgroup/memory/memory.usage_in_bytes", "1000\n");
-  assert_int_equal(memory_available_bytes(root), 3000);
-}
-
-static void this_machine_has_memory(void **state) {
-  (void)state;
-  assert_true(memory_available_bytes("") > 1 << 20);
-  assert_true(memory_own_bytes("") >= 1 << 12);
-}
-
-static void own_memory_is_that_of_no_file(void **state) {
-  (void)state;
-  assert_int_equal(memory_own_bytes(root), 0);
-  write_at("/proc/self/status", "VmRSS:\t  900 kB\nRssAnon:\t  120 kB\nRssFile:\t 780 kB\n");
-  assert_int_equal(memory_own_bytes(root), 120 * 1024);
-}
 
 /* x f32[N,8,32,32] -> three convolutions with Relu -> pooled -> y f32[N,32] */
 static struct model *open_cnn(int64_t samples) {
@@ -193,29 +140,13 @@ static void memory_that_is_not_there_is_refused(void **state) {
   assert_null(backend_memory_new(SIZE_MAX, &err));
 }
 
-static int setup(void **state) {
-  (void)state;
-  return mkdtemp(root) ? 0 : -1;
-}
-
-static int teardown(void **state) {
-  char *command = mem_printf("rm -rf %s", root);
-  int status = system(command);
-  (void)state;
-  free(command);
-  return status;
-}
-
 int main(void) {
   float_setting_apply();
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_least_of_machine_and_control_groups_is_available),
-      cmocka_unit_test(this_machine_has_memory),
-      cmocka_unit_test(own_memory_is_that_of_no_file),
       cmocka_unit_test(the_estimate_is_within_a_factor_of_two_of_what_backends_take),
       cmocka_unit_test(a_run_that_does_not_fit_is_refused_with_a_microbatch_that_does),
       cmocka_unit_test(a_run_that_does_not_fit_on_a_gpu_is_refused_with_a_microbatch_that_does),
       cmocka_unit_test(memory_that_is_not_there_is_refused),
   };
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, NULL, NULL);
 }

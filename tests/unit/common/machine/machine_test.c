@@ -1,4 +1,4 @@
-/* How many cores there are for a process, by its affinity and by the quotas of control groups. */
+/* How much memory and how many cores there are for a process, by the machine and by control groups. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,16 +6,19 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "common/base/memory.h"
 #include "common/machine/cores.h"
+#include "common/machine/memory_available.h"
 
-static char root[] = "/tmp/weir-cores-XXXXXX";
+static char root[] = "/tmp/weir-machine-XXXXXX"; /* of each test */
 
 static int make_root(void **state) {
   (void)state;
+  strcpy(root, "/tmp/weir-machine-XXXXXX");
   return !mkdtemp(root);
 }
 
@@ -105,12 +108,51 @@ static void files_that_say_nothing_limit_nothing(void **state) {
   assert_int_equal(cores_available(root), cores);
 }
 
+static void the_least_of_machine_and_control_groups_is_available(void **state) {
+  (void)state;
+  assert_true(memory_available_bytes(root) == UINT64_MAX);
+  write_at("/proc/meminfo", "MemTotal:  100 kB\nMemAvailable:   80 kB\n");
+  assert_int_equal(memory_available_bytes(root), 80 * 1024);
+  write_at("/proc/self/cgroup", "0::/a/b\n");
+  write_at("/sys/fs/cgroup/a/b/memory.max", "max\n");
+  write_at("/sys/fs/cgroup/a/b/memory.current", "10\n");
+  assert_int_equal(memory_available_bytes(root), 80 * 1024);
+  write_at("/sys/fs/cgroup/a/memory.max", "50000\n"); /* of the group around it */
+  write_at("/sys/fs/cgroup/a/memory.current", "30000\n");
+  assert_int_equal(memory_available_bytes(root), 20000);
+  write_at("/sys/fs/cgroup/a/memory.stat", "anon 20000\ninactive_file 10000\n");
+  assert_int_equal(memory_available_bytes(root), 30000);
+  write_at("/sys/fs/cgroup/a/memory.current", "70000\n");
+  assert_int_equal(memory_available_bytes(root), 0);
+  write_at("/proc/self/cgroup", "12:cpu:/\n5:memory:/not/here\n");
+  write_at("/sys/fs/cgroup/memory/memory.limit_in_bytes", "4000\n");
+  write_at("/sys/fs/cgroup/memory/memory.usage_in_bytes", "1000\n");
+  assert_int_equal(memory_available_bytes(root), 3000);
+}
+
+static void this_machine_has_memory(void **state) {
+  (void)state;
+  assert_true(memory_available_bytes("") > 1 << 20);
+  assert_true(memory_own_bytes("") >= 1 << 12);
+}
+
+static void own_memory_is_that_of_no_file(void **state) {
+  (void)state;
+  assert_int_equal(memory_own_bytes(root), 0);
+  write_at("/proc/self/status", "VmRSS:\t  900 kB\nRssAnon:\t  120 kB\nRssFile:\t 780 kB\n");
+  assert_int_equal(memory_own_bytes(root), 120 * 1024);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(without_a_quota_the_affinity_counts),
-      cmocka_unit_test(a_quota_counts_where_it_is_less),
-      cmocka_unit_test(version_1_has_files_of_its_own),
-      cmocka_unit_test(files_that_say_nothing_limit_nothing),
+      cmocka_unit_test_setup_teardown(without_a_quota_the_affinity_counts, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(a_quota_counts_where_it_is_less, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(version_1_has_files_of_its_own, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(files_that_say_nothing_limit_nothing, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(the_least_of_machine_and_control_groups_is_available, make_root,
+                                      remove_root),
+      cmocka_unit_test_setup_teardown(this_machine_has_memory, make_root, remove_root),
+      cmocka_unit_test_setup_teardown(own_memory_is_that_of_no_file, make_root, remove_root),
   };
-  return cmocka_run_group_tests(tests, make_root, remove_root);
+  return cmocka_run_group_tests(tests, NULL, NULL);
 }

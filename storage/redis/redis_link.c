@@ -110,6 +110,8 @@ int redis_link_connect(struct redis_link *link, struct err *err) {
     redis_reader_init(&link->reader);
     rc = link_greet(link, err);
   }
+  if (!rc && link->role != REDIS_ROLE_SENTINEL)
+    rc = redis_link_check_eviction(link, err);
   if (rc) {
     redis_link_close(link);
     connect_failed(link, began_ns, err);

@@ -55,10 +55,14 @@ void redis_link_close(struct redis_link *link); /* the next connect makes a new 
 /* True if connected as far as can be seen; what the server has closed is closed here. */
 bool redis_link_is_up(struct redis_link *link);
 
-/* Makes sure of a connection that the server has greeted (AUTH, SELECT, its role). After a failure the next
-   calls repeat it at once, for as long as the attempt took and at least 50 ms, doubling. Errors: UNAVAILABLE,
-   TIMEOUT, INVALID (password, database, not a Redis). */
+/* Makes sure of a connection that the server has greeted (AUTH, SELECT, its role), and that it keeps its
+   keys. After a failure the next calls repeat it at once, for as long as the attempt took and at least 50 ms,
+   doubling. Errors: UNAVAILABLE, TIMEOUT, INVALID (password, database, not a Redis). */
 int redis_link_connect(struct redis_link *link, struct err *err);
+
+/* Of a connected server. Errors: UNAVAILABLE, where it may remove the store's keys when its memory is full;
+   as redis_link_exchange. One that does not tell is taken to keep them: this user may not ask it. */
+int redis_link_check_eviction(struct redis_link *link, struct err *err);
 
 /* Sends commands to a connected server and reads a reply to each (an error reply is no error here). Each
    reply, and each 64 KiB on their way, has timeout_ms. Errors: UNAVAILABLE, TIMEOUT, IO; the link is closed

@@ -179,6 +179,10 @@ def test_a_cluster_conforms():
             assert all(server.local("DBSIZE") > 20 for server in servers)
             store.expect("blocks", "ok *")
             store.expect("check 1 1000 200", "ok 200")
+        servers[2].local("CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lfu")
+        with Store(f"redis+cluster://{servers[0].address}") as store:
+            got = store.ask("check 1 1000 200")
+            assert got.startswith("UNAVAILABLE") and "maxmemory-policy allkeys-lfu" in got, got
         assert_refused(f"redis://{servers[0].address}", "INVALID", "redis+cluster://")
         with Redis(folder) as alone:
             assert_refused(f"redis+cluster://{alone.address}", "INVALID", "redis://")
@@ -323,6 +327,21 @@ def test_a_full_server_says_so_and_takes_writes_again():
             store.expect("write a 2 a -", "ok")
             store.until_ok(f"put 1 {BLOCK} 300")
             store.expect(f"check 1 {BLOCK} 300", "ok 300")
+
+
+def test_a_server_that_evicts_keys_is_refused_until_it_keeps_them():
+    with Folder() as folder, Redis(folder, maxmemory="100mb", maxmemory_policy="allkeys-lru") as redis:
+        url, says = f"redis://{redis.address}", "removes keys when its memory is full (maxmemory-policy allkeys-lru)"
+        assert_refused(url, "UNAVAILABLE", f"redis {redis.address}: {says}")
+        redis.local("CONFIG", "SET", "maxmemory-policy", "volatile-lru")  # none of the store's keys expires
+        with Store(url) as store:
+            store.expect("write a 1", "ok")
+            redis.local("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+            redis.local("CLIENT", "KILL", "TYPE", "normal")
+            got = store.ask("read a")
+            assert got.startswith("UNAVAILABLE") and says in got, got
+            redis.local("CONFIG", "SET", "maxmemory", "0")
+            store.until_ok("read a")
 
 
 def test_a_replica_is_refused_for_writing():

@@ -33,6 +33,7 @@ static bool fake_replies(struct fake *fake, int fd, const redisReply *command) {
   const struct {
     const char *name, *usual, *other;
   } rows[] = {{"PING", "+PONG\r\n", fake->ping},
+              {"INFO", "$13\r\nmaxmemory:0\r\n\r\n", fake->info},
               {"EXISTS", ":0\r\n", fake->exists},
               {"AUTH", "+OK\r\n", fake->auth},
               {"CLUSTER", NULL, fake->cluster}};

@@ -16,8 +16,8 @@ enum fake_manner {
 };
 
 struct fake {
-  /* Answers to PING, EXISTS, AUTH and CLUSTER, unless they name a block; NULL: as a Redis does. */
-  const char *ping, *exists, *auth, *cluster;
+  /* Answers to PING, INFO, EXISTS, AUTH and CLUSTER, unless they name a block; NULL: as a Redis does. */
+  const char *ping, *info, *exists, *auth, *cluster;
   const char *answer; /* to every other command, byte for byte */
   size_t answer_size; /* 0: answer ends with its NUL */
   enum fake_manner manner;

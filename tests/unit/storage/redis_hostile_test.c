@@ -229,10 +229,42 @@ static void what_is_no_redis_is_not_opened(void **state) {
   for (size_t i = 0; i < REDIS_NONSENSE; i++) {
     expect_open((struct fake){.auth = redis_nonsense[i]}, "redis", "", ERR_INVALID, "does not speak");
     expect_open((struct fake){.ping = redis_nonsense[i]}, "redis", "", ERR_INVALID, "does not speak");
+    expect_open((struct fake){.info = redis_nonsense[i]}, "redis", "", ERR_IO, "127.0.0.1");
   }
   expect_open((struct fake){.auth = "", .ping = ""}, "redis", "", ERR_TIMEOUT, "127.0.0.1");
   expect_open((struct fake){.auth = "garbage\r\n"}, "rediss", "", ERR_INVALID, "TLS");
   expect_open((struct fake){.ping = "+PONG\r\n", .exists = "$1\r\na\r\n"}, "redis", "", ERR_IO, "EXISTS");
+}
+
+static void only_a_server_that_says_that_it_evicts_any_key_is_refused(void **state) {
+  static const struct {
+    const char *info;
+    int code;
+  } rows[] = {
+      {"maxmemory:1\r\nmaxmemory_policy:allkeys-lru\r\n", ERR_UNAVAILABLE},
+      {"# Memory\nmaxmemory_policy:allkeys-random\nused_memory:5\nmaxmemory:104857600", ERR_UNAVAILABLE},
+      {"maxmemory:99999999999999999999999\r\nmaxmemory_policy:allkeys-\x1b[2J\r\n", ERR_UNAVAILABLE},
+      {"maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n", 0}, /* all of the machine's memory */
+      {"maxmemory:1\r\nmaxmemory_policy:volatile-lru\r\n", 0},
+      {"maxmemory:1\r\nmaxmemory_policy:noeviction\r\n", 0},
+      {"maxmemory:1\r\nthe_maxmemory_policy:allkeys-lru\r\n", 0},
+      {"maxmemory_policy:allkeys-lru", 0},
+      {"maxmemory:1", 0},
+      {"maxmemory", 0},
+      {"\n\n\n", 0},
+      {"", 0},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char *info = mem_printf("$%zu\r\n%s\r\n", strlen(rows[i].info), rows[i].info);
+    expect_open((struct fake){.info = info}, "redis", "", rows[i].code,
+                rows[i].code ? "set maxmemory-policy noeviction" : NULL);
+    assert_null(strchr(err.text, '\x1b'));
+    free(info);
+  }
+  expect_open((struct fake){.info = "-NOPERM this user has no permissions\r\n"}, "redis", "", 0, NULL);
+  expect_open((struct fake){.info = "-ERR unknown command 'INFO'\r\n"}, "redis", "", 0, NULL);
+  expect_open((struct fake){.info = ":1\r\n"}, "redis", "", 0, NULL);
 }
 
 static void refusals_have_codes_and_say_what_to_do(void **state) {
@@ -373,6 +405,7 @@ int main(void) {
       cmocka_unit_test(a_server_that_sends_without_end_is_left),
       cmocka_unit_test(a_length_alone_costs_no_memory),
       cmocka_unit_test(what_is_no_redis_is_not_opened),
+      cmocka_unit_test(only_a_server_that_says_that_it_evicts_any_key_is_refused),
       cmocka_unit_test(refusals_have_codes_and_say_what_to_do),
       cmocka_unit_test(a_lost_answer_to_a_write_is_found_out),
       cmocka_unit_test(a_cluster_that_sends_us_around_is_left),

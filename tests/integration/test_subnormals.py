@@ -9,7 +9,7 @@ from formats import npy
 from harness import Cluster, Folder, done_event, main, weir
 
 FEATURES, CLASSES, HIDDEN, STEPS, BATCH = 16, 4, 32, 20, 64
-WORKERS, SERVERS, COLLECTIVES = (1, 2, 3), (1, 3), ("none", "shm")
+WORKERS, SERVERS, COLLECTIVES = (1, 2, 3, 4), (1, 2, 3), ("none", "shm")
 # lion takes signs: a sum that is a subnormal instead of zero moves a weight by all of lr.
 SPEC = """name: subnormals
 model: {{onnx: mlp.onnx, loss: cross_entropy}}

@@ -16,6 +16,7 @@
 #include "common/door/unix_socket.h"
 #include "common/http/http.h"
 #include "common/manager/environment.h"
+#include "common/manager/standard_files.h"
 #include "common/rpc/address.h"
 #include "common/share/segment.h"
 #include "server/help.h"
@@ -45,6 +46,7 @@ static int set_log_format(const char *name, struct err *err);
 static int set_store(const char *url, struct server_options *options, struct err *err);
 static int set_number(const struct number_option *option, const char *text, struct err *err);
 static int check_options(struct server_options *options, struct err *err);
+static int answer(int wants, struct err *err);
 static int open_tls(struct server_options *options, struct err *err);
 static int default_store(struct server_options *options, struct err *err);
 static int port_at(const char *address);
@@ -61,20 +63,25 @@ bool server_options_parse(int argc, char **argv, struct server_options *options,
                                      .wait_store_s = -1,
                                      .announce_fd = -1};
   wants = parse_arguments(argc, argv, options, &err);
-  *status = 0;
-  if (err.code == ERR_OK && (wants == WANTS_HELP || wants == WANTS_MAN))
-    server_help_print(&(struct page){stdout, wants == WANTS_MAN ? PAGE_MAN : PAGE_TEXT, "weir " WEIR_BUILD,
-                                     WEIR_BUILD_DATE});
-  else if (err.code == ERR_OK && wants == WANTS_VERSION)
-    puts("weir-server " WEIR_BUILD);
-  else if (err.code == ERR_OK && check_options(options, &err) == 0)
+  if (!err.code && wants == PARSED && check_options(options, &err) == 0)
     return true;
-  if (err.code) {
+  if (err.code)
     fprintf(stderr, "weir-server: %s (see weir-server --help)\n", err.text);
-    *status = EXIT_USAGE;
-  }
+  else if (answer(wants, &err))
+    fprintf(stderr, "weir-server: %s\n", err.text);
+  *status = err.code ? EXIT_USAGE : 0;
   server_options_fini(options);
   return false;
+}
+
+static int answer(int wants, struct err *err) {
+  const struct page page = {stdout, wants == WANTS_MAN ? PAGE_MAN : PAGE_TEXT, "weir " WEIR_BUILD,
+                            WEIR_BUILD_DATE};
+  if (wants == WANTS_VERSION)
+    puts("weir-server " WEIR_BUILD);
+  else
+    server_help_print(&page);
+  return standard_output_finish(err);
 }
 
 void server_options_fini(struct server_options *options) {

@@ -126,13 +126,19 @@ static int check_root(const struct worker_options *worker) {
   return err.code ? EXIT_USAGE : 0;
 }
 
-static void answer(int key) {
+/* The exit status. */
+static int answer(int key) {
   const struct page page = {stdout, key == WORKER_MAN ? PAGE_MAN : PAGE_TEXT, "weir " WEIR_BUILD,
                             WEIR_BUILD_DATE};
+  struct err err = ERR_NONE;
   if (key == WORKER_VERSION)
     puts("weir-worker " WEIR_BUILD);
   else
     worker_help_print(&page);
+  if (!standard_output_finish(&err))
+    return 0;
+  fprintf(stderr, "weir-worker: %s\n", err.text);
+  return EXIT_USAGE;
 }
 
 /* 0: serve; otherwise, or when *is_answered, exit with that status. */
@@ -174,9 +180,8 @@ static int options_read(int argc, char **argv, struct worker_options *worker, bo
     else if (key == WORKER_LISTEN || key == WORKER_ADVERTISE)
       status = address_read(optarg, key == WORKER_LISTEN ? &worker->listen : &worker->advertise);
     else if (key == WORKER_HELP || key == WORKER_MAN || key == WORKER_VERSION) {
-      answer(key);
       *is_answered = true;
-      return 0;
+      return answer(key);
     } else
       status = EXIT_USAGE; /* getopt has said why */
   }

@@ -461,10 +461,11 @@ def test_a_variable_that_is_none_of_its_words_is_refused():
 def test_output_that_cannot_be_written_is_an_error():
     with Folder() as folder, open("/dev/full", "w", encoding="utf-8") as full:
         model = folder.model("mlp", "--hidden", "8")
-        for command in (("version",), ("help",), ("inspect", model), ("inspect", model, "--json"),
-                        ("train", local_data(folder), "--threads", "1", "--out", folder.file("out"))):
-            done = subprocess.run([program("weir"), *command], stdout=full, stderr=subprocess.PIPE, text=True,
-                                  timeout=PATIENCE)
+        for name, *words in (("weir", "version"), ("weir", "help"), ("weir", "inspect", model), ("weir", "inspect", model, "--json"),
+                             ("weir", "train", local_data(folder), "--threads", "1", "--out", folder.file("out")),
+                             ("weir-server", "--help"), ("weir-server", "--version"), ("weir-worker", "--man")):
+            command = [program(name), *words]
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
             assert done.returncode == 2 and "standard output" in done.stderr.splitlines()[-1], (command, done)
         assert os.path.exists(folder.file("out/model.onnx")), "the training itself is not lost"
 

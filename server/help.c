@@ -150,7 +150,7 @@ void server_help_print(const struct page *page) {
       "for 3 "
       "seconds; then one takes over, and the runs go on. Name all of them to members and clients.");
   page_heading(page, "options");
-  page_options(page, server_program_options);
+  program_options_print(server_program_options, page);
   stores_print(page);
   environment_print(page);
   page_heading(page, "signals");

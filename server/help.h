@@ -2,11 +2,11 @@
 #ifndef WEIR_SERVER_HELP_H
 #define WEIR_SERVER_HELP_H
 
-#include "common/base/page.h"
+#include "common/manager/program_option.h"
 
 /* The keys of server_program_options. */
 enum server_option {
-  SERVER_ROLE = 256,
+  SERVER_ROLE = PROGRAM_OPTION_KEYS,
   SERVER_LISTEN,
   SERVER_ADVERTISE,
   SERVER_COORDINATOR,

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +38,7 @@ struct number_option {
 };
 
 static int parse_arguments(int argc, char **argv, struct server_options *options, struct err *err);
-static int take_option(int option, struct server_options *options, struct err *err);
+static int take_option(int key, const char *value, struct server_options *options, struct err *err);
 static int set_role(const char *role, struct server_options *options, struct err *err);
 static int set_memory(const char *text, struct server_options *options, struct err *err);
 static int set_log_format(const char *name, struct err *err);
@@ -94,77 +93,68 @@ void server_options_fini(struct server_options *options) {
 }
 
 static int parse_arguments(int argc, char **argv, struct server_options *options, struct err *err) {
-  struct option long_options[PROGRAM_OPTIONS_MAX];
-  int option;
-  opterr = 0;
-  optind = 1;
-  program_options_long(server_program_options, long_options);
-  while ((option = getopt_long(argc, argv, ":", long_options, NULL)) != -1) {
-    if (option == SERVER_HELP)
+  struct program_line line = {.options = server_program_options, .argc = argc, .argv = argv};
+  int key;
+  while ((key = program_option_read(&line, err)) > 0) {
+    if (key == SERVER_HELP)
       return WANTS_HELP;
-    if (option == SERVER_MAN)
+    if (key == SERVER_MAN)
       return WANTS_MAN;
-    if (option == SERVER_VERSION)
+    if (key == SERVER_VERSION)
       return WANTS_VERSION;
-    if (option == '?')
-      return err_set(err, ERR_INVALID, "unknown option '%s'", argv[optind - 1]);
-    if (option == ':')
-      return err_set(err, ERR_INVALID, "option '%s' needs a value", argv[optind - 1]);
-    if (take_option(option, options, err))
-      return err->code;
+    if (take_option(key, line.value, options, err))
+      break;
   }
-  if (optind < argc)
-    return err_set(err, ERR_INVALID, "unexpected argument '%s'", argv[optind]);
   return PARSED;
 }
 
-static int take_option(int option, struct server_options *options, struct err *err) {
-  switch (option) {
+static int take_option(int key, const char *value, struct server_options *options, struct err *err) {
+  switch (key) {
   case SERVER_ROLE:
-    return set_role(optarg, options, err);
+    return set_role(value, options, err);
   case SERVER_LISTEN:
-    options->listen = optarg;
+    options->listen = value;
     return 0;
   case SERVER_ADVERTISE:
-    options->advertise = optarg;
+    options->advertise = value;
     return 0;
   case SERVER_COORDINATOR:
-    options->coordinator = optarg;
+    options->coordinator = value;
     return 0;
   case SERVER_STORE:
-    return set_store(optarg, options, err);
+    return set_store(value, options, err);
   case SERVER_WAIT_STORE:
     return set_number(&(struct number_option){"--wait-store", 0, WAIT_STORE_MAX_S, &options->wait_store_s},
-                      optarg, err);
+                      value, err);
   case SERVER_GRACE:
     return set_number(
-        &(struct number_option){"--server-grace", 1, SERVER_GRACE_MAX_S, &options->server_grace_s}, optarg,
+        &(struct number_option){"--server-grace", 1, SERVER_GRACE_MAX_S, &options->server_grace_s}, value,
         err);
   case SERVER_FOLLOW_LIMIT:
     return set_number(
-        &(struct number_option){"--follow-limit", 1, FOLLOW_LIMIT_MAX_S, &options->follow_limit_s}, optarg,
+        &(struct number_option){"--follow-limit", 1, FOLLOW_LIMIT_MAX_S, &options->follow_limit_s}, value,
         err);
   case SERVER_LEAVE_LIMIT:
     return set_number(&(struct number_option){"--leave-limit", 0, LEAVE_LIMIT_MAX_S, &options->leave_limit_s},
-                      optarg, err);
+                      value, err);
   case SERVER_QUOTA:
-    return quotas_add(&options->quotas, optarg, err) ? err_prefix(err, "--quota") : 0;
+    return quotas_add(&options->quotas, value, err) ? err_prefix(err, "--quota") : 0;
   case SERVER_QUOTAS:
-    options->quota_file.path = optarg;
+    options->quota_file.path = value;
     return 0;
   case SERVER_MEMORY:
-    return set_memory(optarg, options, err);
+    return set_memory(value, options, err);
   case SERVER_TLS:
-    options->tls_folder = optarg;
+    options->tls_folder = value;
     return 0;
   case SERVER_HTTP:
-    options->http = optarg;
+    options->http = value;
     return 0;
   case SERVER_HTTP_NAMES:
     options->has_names = true;
     return 0;
   case SERVER_LOG_FORMAT:
-    return set_log_format(optarg, err);
+    return set_log_format(value, err);
   case SERVER_INSECURE:
     options->wants_insecure = true;
     return 0;
@@ -172,9 +162,9 @@ static int take_option(int option, struct server_options *options, struct err *e
     segment_turn_off();
     return 0;
   case SERVER_THREADS:
-    return set_number(&(struct number_option){"--threads", 1, THREADS_MAX, &options->threads}, optarg, err);
+    return set_number(&(struct number_option){"--threads", 1, THREADS_MAX, &options->threads}, value, err);
   default:
-    return set_number(&(struct number_option){"--announce-fd", 1, 1 << 20, &options->announce_fd}, optarg,
+    return set_number(&(struct number_option){"--announce-fd", 1, 1 << 20, &options->announce_fd}, value,
                       err);
   }
 }

@@ -104,7 +104,7 @@ void worker_help_print(const struct page *page) {
             "depend on "
             "it. While the coordinator is away it goes on with what it has, and keeps trying to reach it.");
   page_heading(page, "options");
-  page_options(page, worker_program_options);
+  program_options_print(worker_program_options, page);
   environment_print(page);
   page_heading(page, "signals");
   page_item(page, "SIGTERM, SIGINT",

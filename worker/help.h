@@ -2,11 +2,11 @@
 #ifndef WEIR_WORKER_HELP_H
 #define WEIR_WORKER_HELP_H
 
-#include "common/base/page.h"
+#include "common/manager/program_option.h"
 
 /* The keys of worker_program_options. */
 enum worker_option {
-  WORKER_COORDINATOR = 256,
+  WORKER_COORDINATOR = PROGRAM_OPTION_KEYS,
   WORKER_DATA_ROOT,
   WORKER_FOLLOW_LINKS,
   WORKER_DEVICE,

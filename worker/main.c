@@ -1,6 +1,5 @@
 /* weir-worker: computes gradients for the cluster. */
 #include <errno.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -145,48 +144,49 @@ static int answer(int key) {
 static int options_read(int argc, char **argv, struct worker_options *worker, bool *is_answered) {
   const char *backend = NULL, *device = NULL, *tls = NULL;
   bool insecure = false;
-  struct option options[PROGRAM_OPTIONS_MAX];
+  struct program_line line = {.options = worker_program_options, .argc = argc, .argv = argv};
+  struct err err = ERR_NONE;
   int key, status = 0;
-  program_options_long(worker_program_options, options);
-  while (!status && (key = getopt_long(argc, argv, "", options, NULL)) != -1) {
+  while (!status && (key = program_option_read(&line, &err)) > 0) {
     if (key == WORKER_COORDINATOR)
-      worker->coordinator = optarg;
+      worker->coordinator = line.value;
     else if (key == WORKER_DATA_ROOT)
-      worker->data_root.path = optarg;
+      worker->data_root.path = line.value;
     else if (key == WORKER_FOLLOW_LINKS)
       worker->data_root.follows_links = true;
     else if (key == WORKER_DEVICE)
-      device = optarg;
+      device = line.value;
     else if (key == WORKER_THREADS)
-      status = threads_read(optarg, &worker->threads);
+      status = threads_read(line.value, &worker->threads);
     else if (key == WORKER_MEMORY)
-      status = memory_read(optarg, &worker->memory_bytes);
+      status = memory_read(line.value, &worker->memory_bytes);
     else if (key == WORKER_LABEL)
-      status = label_read(optarg, &worker->labels);
+      status = label_read(line.value, &worker->labels);
     else if (key == WORKER_BACKEND)
-      backend = optarg;
+      backend = line.value;
     else if (key == WORKER_HTTP)
-      worker->http = optarg;
+      worker->http = line.value;
     else if (key == WORKER_LOG_FORMAT)
-      status = log_format_read(optarg);
+      status = log_format_read(line.value);
     else if (key == WORKER_TRACE)
-      worker->trace = optarg;
+      worker->trace = line.value;
     else if (key == WORKER_TLS)
-      tls = optarg;
+      tls = line.value;
     else if (key == WORKER_NO_SHM)
       segment_turn_off();
     else if (key == WORKER_INSECURE)
       insecure = true;
     else if (key == WORKER_LISTEN || key == WORKER_ADVERTISE)
-      status = address_read(optarg, key == WORKER_LISTEN ? &worker->listen : &worker->advertise);
-    else if (key == WORKER_HELP || key == WORKER_MAN || key == WORKER_VERSION) {
+      status = address_read(line.value, key == WORKER_LISTEN ? &worker->listen : &worker->advertise);
+    else {
       *is_answered = true;
       return answer(key);
-    } else
-      status = EXIT_USAGE; /* getopt has said why */
+    }
   }
-  if (!status && optind < argc)
-    status = usage_error("unexpected argument", argv[optind]);
+  if (err.code) {
+    fprintf(stderr, "weir-worker: %s (see weir-worker --help)\n", err.text);
+    status = EXIT_USAGE;
+  }
   if (!status)
     status = label_read(NULL, &worker->labels);
   if (!status)

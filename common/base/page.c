@@ -7,7 +7,7 @@
 
 #include "common/base/err.h"
 
-enum { PAGE_WIDTH = 80, ITEM_INDENT = 6, TERM_MAX = 128 };
+enum { PAGE_WIDTH = 80, ITEM_INDENT = 6 };
 
 static void print_wrapped(FILE *file, const char *text, int indent);
 static void print_man(FILE *file, const char *text, const char *paragraph);
@@ -97,25 +97,6 @@ void page_lines(const struct page *page, const char *lines) {
   }
   if (page->style == PAGE_MAN)
     fputs(".fi\n", page->file);
-}
-
-void page_options(const struct page *page, const struct program_option *options) {
-  for (const struct program_option *option = options; option->name; option++) {
-    char term[TERM_MAX];
-    snprintf(term, sizeof term, "--%s%s%s", option->name, option->value ? " " : "",
-             option->value ? option->value : "");
-    page_item(page, term, option->help);
-  }
-}
-
-void program_options_long(const struct program_option *options, struct option out[PROGRAM_OPTIONS_MAX]) {
-  int n = 0;
-  for (; options[n].name; n++) {
-    CHECK(n < PROGRAM_OPTIONS_MAX - 1);
-    out[n] = (struct option){options[n].name, options[n].value ? required_argument : no_argument, NULL,
-                             options[n].key};
-  }
-  out[n] = (struct option){0};
 }
 
 /* Fills lines of PAGE_WIDTH columns. */

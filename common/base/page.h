@@ -2,7 +2,6 @@
 #ifndef WEIR_COMMON_BASE_PAGE_H
 #define WEIR_COMMON_BASE_PAGE_H
 
-#include <getopt.h>
 #include <stdio.h>
 
 enum page_style { PAGE_TEXT, PAGE_MAN };
@@ -28,20 +27,5 @@ void page_item(const struct page *page, const char *term, const char *text);
 void page_row(const struct page *page, const char *term, int columns, const char *text);
 /* Lines as they are, each with its line end. */
 void page_lines(const struct page *page, const char *lines);
-
-/* An option of weir-server and weir-worker: one table gives help, man page and parsing. A table ends with
- * {0}. */
-struct program_option {
-  const char *name;  /* without the dashes */
-  const char *value; /* its name in the help: "DIR"; NULL for a flag */
-  int key;           /* that getopt_long returns */
-  const char *help;  /* sentences */
-};
-
-enum { PROGRAM_OPTIONS_MAX = 32 };
-
-void page_options(const struct page *page, const struct program_option *options);
-/* The table for getopt_long. */
-void program_options_long(const struct program_option *options, struct option out[PROGRAM_OPTIONS_MAX]);
 
 #endif

@@ -43,6 +43,22 @@ static char *bare(char *field) {
   return field;
 }
 
+static char find_delimiter(const char *line) {
+  static const char candidates[] = ",;\t|";
+  int most = 0;
+  char found = ',';
+  for (const char *candidate = candidates; *candidate; candidate++) {
+    int count = 0;
+    for (const char *at = line; (at = strchr(at, *candidate)); at++)
+      count++;
+    if (count > most) {
+      most = count;
+      found = *candidate;
+    }
+  }
+  return found;
+}
+
 static bool is_number(const char *text) {
   char *end;
   strtod(text, &end);
@@ -70,12 +86,15 @@ void csv_header_read(const char *path, struct csv_header *out) {
   *out = (struct csv_header){0};
   if (!line || !*line)
     goto out;
-  for (char *field; (field = strsep(&rest, ","));) {
+  out->delimiter = find_delimiter(line);
+  for (char *field; (field = strsep(&rest, (char[]){out->delimiter, '\0'}));) {
     array_reserve((void **)&fields, &capacity, (int)out->n_fields, sizeof *fields);
     fields[out->n_fields++] = bare(field);
   }
+  if (out->n_fields < 2)
+    goto out;
   for (int64_t f = 0; f < out->n_fields; f++) {
-    if (!*fields[f] || is_number(fields[f]) || strpbrk(fields[f], "\":\\"))
+    if (!*fields[f] || is_number(fields[f]) || strpbrk(fields[f], "\":\\,"))
       goto out;
     if (is_label(fields[f]))
       label = f;

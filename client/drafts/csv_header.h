@@ -6,7 +6,8 @@
 
 struct csv_header {
   int64_t n_fields; /* 0: there is no such file */
-  char *features;   /* "x1:x3,x5"; NULL: the line names no fields, or such that a spec could not say */
+  char delimiter;   /* of , ; | and tab the one that the line has most of */
+  char *features;   /* "x1:x3,x5"; NULL: the line names no two fields, or such that a spec could not say */
   char *label;      /* the field "label", "labels", "target", "class" or "y", else the last */
 };
 

@@ -207,12 +207,14 @@ static void write_csv(FILE *out, const struct place *place, struct data_guess *g
   if (header.n_fields && header.n_fields != features + 1 && !guess->doubt)
     guess->doubt = mem_printf("%s has %lld fields, which should be the %lld features and a label",
                               place->file, (long long)header.n_fields, (long long)features);
+  fprintf(out, "file: %s, ", place->file);
+  if (header.n_fields && header.delimiter != ',')
+    fprintf(out, header.delimiter == '\t' ? "delimiter: \"\\t\", " : "delimiter: \"%c\", ", header.delimiter);
   if (header.features)
-    fprintf(out, "file: %s, columns: {%s: \"%s\", labels: \"%s\"}", place->file, input, header.features,
-            header.label);
+    fprintf(out, "columns: {%s: \"%s\", labels: \"%s\"}", input, header.features, header.label);
   else
-    fprintf(out, "file: %s, header: false, columns: {%s: \"1:%lld\", labels: \"%lld\"}", place->file, input,
-            (long long)features, (long long)features + 1);
+    fprintf(out, "header: false, columns: {%s: \"1:%lld\", labels: \"%lld\"}", input, (long long)features,
+            (long long)features + 1);
   csv_header_fini(&header);
   free(path);
   free(input);

@@ -94,6 +94,12 @@ def test_what_is_to_be_filled_in_is_named_and_found_once_it_is_there():
         folder.file("data/train.csv", "".join(f"{i},2,3,{i % 2}\n" for i in range(SAMPLES)))
         said = weir("init", model, "-o", folder.file("other.yaml"), "--data", folder.file("data")).stdout
         assert 'header: false, columns: {image: "1:3", labels: "4"}' in said and "fill in" not in said, said
+        for delimiter, words in ((";", '";"'), ("\t", r'"\t"'), ("|", '"|"')):
+            rows = ["a,b,c,y", *(f"{i},2,3,{i % 2}" for i in range(SAMPLES))]
+            folder.file("data/train.csv", "\n".join(rows).replace(",", delimiter))
+            said = weir("init", model, "--force", "-o", folder.file("other.yaml"), "--data", folder.file("data")).stdout
+            assert f"delimiter: {words}, columns: {{image: \"a:c\", labels: \"y\"}}" in said and "fill in" not in said, said
+            weir("train", folder.file("other.yaml"), "--threads", 1, "--out", folder.file("out"), "--force")
 
 
 def test_a_file_that_is_there_is_not_replaced_and_bad_input_is_named():

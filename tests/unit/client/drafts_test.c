@@ -149,23 +149,29 @@ static void fields_of_a_csv_file_are_features_but_for_its_label(void **state) {
   static const struct {
     const char *line, *features, *label;
     int64_t n_fields;
+    char delimiter;
   } cases[] = {
-      {"a,b,c\n1,2,3\n", "a:b", "c", 3},
-      {"a,Label,c,d\r\n", "a,c:d", "Label", 4},
-      {"y,a\n", "a", "y", 2},
+      {"a,b,c\n1,2,3\n", "a:b", "c", 3, ','},
+      {"a,Label,c,d\r\n", "a,c:d", "Label", 4, ','},
+      {"y,a\n", "a", "y", 2, ','},
       {"\xef\xbb\xbf"
        "a,b,y\r\n",
-       "a:b", "y", 3},
-      {"\"a\",\"b\",\"y\"\n", "a:b", "y", 3},
-      {"a,\tb , y\n", "a:b", "y", 3},
-      {"\"1\",\"2\"\n", NULL, NULL, 2},
-      {"\"a\" b,y\n", NULL, NULL, 2},
-      {"1,2.5,-3e4\n", NULL, NULL, 3},
-      {"a,,c\n", NULL, NULL, 3},
-      {"a,\"b,c\"\n", NULL, NULL, 3},
-      {"", NULL, NULL, 0},
-      {"\n1,2\n", NULL, NULL, 0},
-      {"only\n", "", "only", 1},
+       "a:b", "y", 3, ','},
+      {"\"a\",\"b\",\"y\"\n", "a:b", "y", 3, ','},
+      {"a,\tb , y\n", "a:b", "y", 3, ','},
+      {"\"1\",\"2\"\n", NULL, NULL, 2, ','},
+      {"\"a\" b,y\n", NULL, NULL, 2, ','},
+      {"1,2.5,-3e4\n", NULL, NULL, 3, ','},
+      {"a,,c\n", NULL, NULL, 3, ','},
+      {"a,\"b,c\"\n", NULL, NULL, 3, ','},
+      {"", NULL, NULL, 0, '\0'},
+      {"\n1,2\n", NULL, NULL, 0, '\0'},
+      {"only\n", NULL, NULL, 1, ','},
+      {"a;b;y\n1,5;2,5;0\n", "a:b", "y", 3, ';'},
+      {"a\t\"b c\"\ty\n", "a:b c", "y", 3, '\t'},
+      {"a,b\tc\td\n", NULL, NULL, 3, '\t'},
+      {"a|b|y|c\n", "a:b,c", "y", 4, '|'},
+      {"a;b,c\n", "a;b", "c", 2, ','},
   };
   char path[] = "/tmp/weir-csv-XXXXXX";
   int fd = mkstemp(path);
@@ -179,6 +185,7 @@ static void fields_of_a_csv_file_are_features_but_for_its_label(void **state) {
     fclose(file);
     csv_header_read(path, &header);
     assert_int_equal(header.n_fields, cases[c].n_fields);
+    assert_int_equal(header.delimiter, cases[c].delimiter);
     assert_int_equal(header.features != NULL, cases[c].features != NULL);
     if (cases[c].features) {
       assert_string_equal(header.features, cases[c].features);

@@ -14,6 +14,7 @@
 #include "common/base/limits.h"
 #include "common/base/message.h"
 #include "server/coordinator/shell/reading/reads.h"
+#include "storage/checkpoint/checkpoint.h"
 #include "tests/support/coordinator/service_members.h"
 #include "tests/support/storage/checkpoint_fixture.h"
 #include "tests/support/storage/flaky_store.h"
@@ -294,44 +295,83 @@ static void a_run_is_not_deleted_while_it_is_read(void **state) {
   free(id);
 }
 
-/* It is resumed from before, so that a version which is read is to be deleted, and comes again. */
-static void a_checkpoint_that_is_made_again_is_not_deleted_for_the_former_one(void **state) {
-  struct service_fixture *f = *state;
-  struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
-                    *worker = member_join(f, WEIR__ROLE__WORKER);
-  char *id = train_with_checkpoints(f, server, worker, 4, 2);
-  int n_refused = 0;
-  struct verifier verifier = {.f = f, .run = id, .n_refused = &n_refused};
-  struct downloader newest = {.f = f, .run = id};
+/* A run with two checkpoints, 2 and 4, is resumed from 2 while `verifier` reads both: 4 is to be deleted, and
+   its version comes again. */
+struct rerun {
+  struct rpc_reader *server, *worker;
+  char *id;
+  struct verifier verifier;
+  int n_refused;
+};
+
+static void rerun_begin(struct service_fixture *f, struct rerun *rerun) {
   Weir__ResumeRequest request = WEIR__RESUME_REQUEST__INIT;
   Weir__RunInfo *info = NULL;
   struct err err = ERR_NONE;
-  members_leave(f, server, worker);
-  cancel(f, id);
-  begin_to_read(f, &verifier.thread, verify, &verifier);
-  request.run = id;
+  *rerun = (struct rerun){.server = member_join(f, WEIR__ROLE__SERVER),
+                          .worker = member_join(f, WEIR__ROLE__WORKER)};
+  rerun->id = train_with_checkpoints(f, rerun->server, rerun->worker, 4, 2);
+  rerun->verifier = (struct verifier){.f = f, .run = rerun->id, .n_refused = &rerun->n_refused};
+  members_leave(f, rerun->server, rerun->worker);
+  cancel(f, rerun->id);
+  begin_to_read(f, &rerun->verifier.thread, verify, &rerun->verifier);
+  request.run = rerun->id;
   request.has_step = true;
   request.step = 2;
   assert_int_equal(rpc_unary(f->channel, &(struct rpc_question){RPC_RESUME, &request, patience_ms()}, false,
                              (void **)&info, &err),
                    0);
   message_free(info);
-  expect_checkpoints(f, id, 2, 1);
-  server = member_join(f, WEIR__ROLE__SERVER);
-  worker = member_join(f, WEIR__ROLE__WORKER);
-  begin_run(f, id, server, worker);
-  train_on(f, server, id, 4);
-  train_on(f, server, id, 6);
-  let_read(f, verifier.thread);
-  expect_whole(&verifier, 2);
-  AWAIT(!has_checkpoint(f, id, 2));
-  expect_checkpoints(f, id, 4, 2);
-  assert_true(has_checkpoint(f, id, 4));
+  expect_checkpoints(f, rerun->id, 2, 1);
+  rerun->server = member_join(f, WEIR__ROLE__SERVER);
+  rerun->worker = member_join(f, WEIR__ROLE__WORKER);
+  begin_run(f, rerun->id, rerun->server, rerun->worker);
+}
+
+static void rerun_end(struct rerun *rerun) {
+  rpc_reader_close(rerun->server);
+  rpc_reader_close(rerun->worker);
+  free(rerun->id);
+}
+
+static void a_checkpoint_that_is_made_again_is_not_deleted_for_the_former_one(void **state) {
+  struct service_fixture *f = *state;
+  struct rerun rerun;
+  struct downloader newest = {.f = f};
+  rerun_begin(f, &rerun);
+  newest.run = rerun.id;
+  train_on(f, rerun.server, rerun.id, 4);
+  train_on(f, rerun.server, rerun.id, 6);
+  let_read(f, rerun.verifier.thread);
+  expect_whole(&rerun.verifier, 2);
+  AWAIT(!has_checkpoint(f, rerun.id, 2));
+  expect_checkpoints(f, rerun.id, 4, 2);
+  assert_true(has_checkpoint(f, rerun.id, 4));
   download(&newest);
   expect_weights(&newest, 6);
-  rpc_reader_close(server);
-  rpc_reader_close(worker);
-  free(id);
+  rerun_end(&rerun);
+}
+
+/* Else it would stay for ever: nobody lists it. */
+static void the_former_one_is_deleted_where_the_new_one_is_not_committed(void **state) {
+  struct service_fixture *f = *state;
+  struct rerun rerun;
+  char *name;
+  rerun_begin(f, &rerun);
+  name = checkpoint_name(rerun.id, 4);
+  flaky_refuse_record(f->seat.store, name);
+  assert_int_equal(expect_write(rerun.server), 4);
+  tell_step(f, rerun.server, rerun.id, 2);
+  tell_step(f, rerun.server, rerun.id, 3);
+  write_blocks(f, rerun.server, rerun.id, 4);
+  AWAIT(flaky_count_refused(f->seat.store) > 0);
+  flaky_refuse_record(f->seat.store, NULL);
+  let_read(f, rerun.verifier.thread);
+  expect_whole(&rerun.verifier, 2);
+  AWAIT(!has_checkpoint(f, rerun.id, 4));
+  expect_checkpoints(f, rerun.id, 2, 1);
+  free(name);
+  rerun_end(&rerun);
 }
 
 int main(void) {
@@ -346,6 +386,7 @@ int main(void) {
       TEST(checkpoints_are_there_until_they_are_verified),
       TEST(a_run_is_not_deleted_while_it_is_read),
       TEST(a_checkpoint_that_is_made_again_is_not_deleted_for_the_former_one),
+      TEST(the_former_one_is_deleted_where_the_new_one_is_not_committed),
   };
 #undef TEST
   return cmocka_run_group_tests(tests, NULL, NULL);

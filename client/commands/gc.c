@@ -1,5 +1,7 @@
 /* weir gc: delete what nothing refers to, and runs that are over. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "client/cluster/connect.h"
 #include "client/cluster/stop.h"
@@ -7,14 +9,15 @@
 #include "client/cluster/stored.h"
 #include "client/command.h"
 #include "client/terminal/output.h"
+#include "common/base/memory.h"
 #include "common/base/message.h"
 
 enum { GC_DEADLINE_MS = 600000 };
 
 static int gc_asked(const struct args *args, struct err *err);
 static int gc_stored(const struct args *args, struct store *store, struct err *err);
-static int gc_run_stored(struct store *store, struct block_refs *refs, const struct store_lease *lease,
-                         const char *name, struct err *err);
+static int find_runs(const struct args *args, struct store *store, char **runs, int *n, struct err *err);
+static char *run_to_delete(struct store *store, const char *name, struct err *err);
 static void gc_print(const Weir__CollectGarbageReply *reply);
 
 static int gc_run(const struct args *args) {
@@ -51,43 +54,64 @@ static int gc_stored(const struct args *args, struct store *store, struct err *e
   Weir__CollectGarbageReply done = WEIR__COLLECT_GARBAGE_REPLY__INIT;
   struct store_lease *lease = NULL;
   struct block_refs *refs = NULL;
-  uint64_t runs = 0;
-  if (store_lease_take(store, &lease, err) || block_refs_read(store, &refs, err))
+  char **runs = mem_new((size_t)args->n_arguments * sizeof *runs + 1);
+  int n_runs = 0, n_deleted = 0;
+  if (store_lease_take(store, &lease, err) || find_runs(args, store, runs, &n_runs, err) ||
+      block_refs_read(store, &refs, err))
     goto out;
   block_refs_guard(refs, store_lease_guard(lease)->name, store_lease_guard(lease)->data);
-  for (int i = 0; i < args->n_arguments; i++, runs++) {
+  for (; n_deleted < n_runs; n_deleted++) {
     if (stop_cause() != STOP_NONE)
       err_set(err, ERR_CANCELLED, "interrupted");
-    if (err->code || gc_run_stored(store, refs, lease, args->arguments[i], err))
+    if (err->code || checkpoint_delete_run(store, refs, runs[n_deleted], store_lease_guard(lease), err))
       goto out;
   }
   if (checkpoint_delete_orphans(store, refs, store_lease_guard(lease), err) == 0 &&
       checkpoint_sweep(store, refs, &done, err) == 0) {
-    done.runs = runs;
+    done.runs = (uint64_t)n_deleted;
     gc_print(&done);
   }
 out:
+  if (err->code)
+    checkpoint_tell_deleted(runs, n_deleted, err);
+  for (int i = 0; i < n_runs; i++)
+    free(runs[i]);
+  free(runs);
   block_refs_free(refs);
   store_lease_release(lease);
   return err->code;
 }
 
-static int gc_run_stored(struct store *store, struct block_refs *refs, const struct store_lease *lease,
-                         const char *name, struct err *err) {
+/* The ids of all runs to delete, each once; or an error, and then none is to be deleted. */
+static int find_runs(const struct args *args, struct store *store, char **runs, int *n, struct err *err) {
+  for (int i = 0; i < args->n_arguments && !err->code; i++) {
+    char *run = run_to_delete(store, args->arguments[i], err);
+    int at = 0;
+    while (run && at < *n && strcmp(runs[at], run) != 0)
+      at++;
+    if (run && at == *n)
+      runs[(*n)++] = run;
+    else
+      free(run);
+  }
+  return err->code;
+}
+
+/* NULL: refused. */
+static char *run_to_delete(struct store *store, const char *name, struct err *err) {
   Weir__RunRecord *record = NULL;
-  char state[OUTPUT_TEXT_MAX];
+  char state[OUTPUT_TEXT_MAX], *run = NULL;
   if (checkpoint_find_run(store, name, &record, err))
-    return err->code;
+    return NULL;
   if (record->state != WEIR__RUN_STATE__DONE && record->state != WEIR__RUN_STATE__FAILED &&
       record->state != WEIR__RUN_STATE__CANCELLED && record->state != WEIR__RUN_STATE__STOPPED)
     err_set(err, ERR_INVALID,
-            "run '%s' is %s, not over: nothing of it is deleted; a coordinator on this "
-            "store can cancel it",
+            "run '%s' is %s, not over: nothing is deleted; a coordinator on this store can cancel it",
             record->run, output_state(record->state, state));
   else
-    checkpoint_delete_run(store, refs, record->run, store_lease_guard(lease), err);
+    run = mem_strdup(record->run);
   message_free(record);
-  return err->code;
+  return run;
 }
 
 static void gc_print(const Weir__CollectGarbageReply *reply) {
@@ -112,7 +136,8 @@ const struct command_def command_gc = {
         "Deletes blocks of the store that no checkpoint and no run refers to: those of checkpoints that were "
         "never committed, or whose deletion was cut short. Each RUN (an id, a unique prefix of one, or a "
         "name: its newest run), which "
-        "must be done, failed, stopped or cancelled, is deleted before that with all its checkpoints.\n"
+        "must be done, failed, stopped or cancelled, is deleted before that with all its checkpoints. "
+        "Where one of them is refused, nothing is deleted.\n"
         "\n"
         "With --store no coordinator may lead the store: it is watched for a little over a second, and if "
         "one "

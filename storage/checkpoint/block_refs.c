@@ -223,7 +223,7 @@ int block_refs_check(const struct block_refs *refs, struct err *err) {
   if (refs->n_unreadable == 0)
     return ERR_OK;
   return err_set(err, ERR_CORRUPT,
-                 "store: %d records cannot be read (%s is one): nothing is deleted, for nobody knows their "
+                 "store: %d records cannot be read (%s is one): no block is deleted, for nobody knows their "
                  "blocks; delete their runs first",
                  refs->n_unreadable, refs->unreadable);
 }

@@ -11,7 +11,7 @@
 #include "common/modes/mode.h"
 #include "storage/checkpoint/checkpoint_parts.h"
 
-enum { RUN_ID_MAX = 64, KEY_LENGTH = 64, STEP_DIGITS = 20, MATCHES_SHOWN = 5 };
+enum { KEY_LENGTH = 64, STEP_DIGITS = 20, MATCHES_SHOWN = 5 };
 
 static int manifest_check(const Weir__Manifest *manifest, const char *name, struct err *err);
 static int pick_run(struct store *store, const struct store_names *names, const char *prefix,

@@ -128,5 +128,7 @@ int checkpoint_sweep(struct store *store, const struct block_refs *refs, Weir__C
 /* Deletes the records of a run and all its checkpoints. */
 int checkpoint_delete_run(struct store *store, struct block_refs *refs, const char *run,
                           const struct store_record *guard, struct err *err);
+/* Puts before an error which runs were deleted before it: all n, the first few by their ids. */
+void checkpoint_tell_deleted(char *const *runs, int n, struct err *err);
 
 #endif

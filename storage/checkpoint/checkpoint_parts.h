@@ -4,12 +4,14 @@
 
 #include "storage/checkpoint/checkpoint.h"
 
+enum { RUN_ID_MAX = 64 };
+
 bool checkpoint_is_key(const char *text);    /* 64 lower-case hex digits */
 bool checkpoint_is_run_id(const char *text); /* [a-z0-9-]{1,64} */
 
 /* The record at RUN/run or RUN/checkpoints/STEP below "runs/" that a name stands for. False: neither. */
 struct record_place {
-  char run[65];
+  char run[RUN_ID_MAX + 1];
   bool is_manifest; /* else the run's own record */
   uint64_t step;
 };

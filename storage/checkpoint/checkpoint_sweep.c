@@ -1,11 +1,12 @@
 /* What goes from a store: runs, and blocks that nothing refers to. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/message.h"
 #include "storage/checkpoint/checkpoint_parts.h"
 
-enum { REST_AGE_S = 3600 };
+enum { REST_AGE_S = 3600, RUNS_NAMED = 10 };
 
 struct sweep {
   const struct block_refs *refs;
@@ -110,4 +111,16 @@ int checkpoint_delete_run(struct store *store, struct block_refs *refs, const ch
   free(prefix);
   free(own);
   return rc;
+}
+
+void checkpoint_tell_deleted(char *const *runs, int n, struct err *err) {
+  char text[RUNS_NAMED * (RUN_ID_MAX + 2) + 64] = "";
+  size_t length = 0;
+  for (int i = 0; i < n && i < RUNS_NAMED; i++)
+    length +=
+        (size_t)snprintf(text + length, sizeof text - length, "%s%.*s", i ? ", " : "", RUN_ID_MAX, runs[i]);
+  if (n > RUNS_NAMED)
+    snprintf(text + length, sizeof text - length, " and %d more", n - RUNS_NAMED);
+  if (n > 0)
+    err_prefix(err, "deleted %s; then", text);
 }

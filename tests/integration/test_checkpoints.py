@@ -187,44 +187,6 @@ def test_any_checkpoint_is_exported_with_and_without_a_coordinator():
         assert verdict.split()[-1] == peer_hash(folder.file("asked.onnx"), folder.file("asked.safetensors"))
 
 
-def test_gc_deletes_orphans_and_runs_that_are_over_and_nothing_else():
-    with Folder() as folder:
-        with Cluster(folder, gate=Gate(folder)) as cluster:
-            at, stored = ("--coordinator", cluster.address), ("--store", store_of(folder))
-            first = finish_with_two(cluster, small_run(folder, name="first"))
-            second = finish(cluster, small_run(folder, name="second", steps=50))
-
-            def orphan():
-                content = os.urandom(1000)
-                key = hashlib.sha256(content).hexdigest()
-                os.makedirs(os.path.dirname(block_path(folder, key)), exist_ok=True)
-                with open(block_path(folder, key), "wb") as file:
-                    file.write(content)
-                return key
-            checkpoint_before_the_last(cluster, first)
-            kept = blocks_in(folder)
-            orphan()
-            assert "deleted 1 block " in weir("gc", *at).stdout
-            assert blocks_in(folder) == kept, "the orphan alone is gone"
-            address = refused("a coordinator leads this store", "gc", *stored)
-            assert cluster.address in address, address
-            refused("no run", "gc", "third", *at)
-            assert "deleted 1 run\n" in weir("gc", "first", *at).stdout
-            assert [entry["run"] for entry in cluster.json("runs")] == [second]
-            weir("verify", second, *at)
-            refused(first, "checkpoints", first, *at)
-            cluster.coordinator.child.kill()
-            cluster.coordinator.wait()
-        key = orphan()
-        printed = weir("gc", *stored).stdout
-        assert "deleted 1 block " in printed and key not in blocks_in(folder), printed
-        weir("verify", second, *stored)
-        with Cluster(folder, servers=0, workers=0) as cluster:  # leads at once, and knows what it did
-            assert [entry["run"] for entry in cluster.json("runs")] == [second]
-        weir("gc", second, *stored)
-        assert blocks_in(folder) == [] and weir("runs", "--json", *stored).stdout.strip() == "[]"
-
-
 def test_a_store_url_with_a_password_is_refused_on_a_command_line():
     with Folder() as folder:
         url = "redis://user:hush@127.0.0.1:1/0"

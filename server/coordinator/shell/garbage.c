@@ -37,7 +37,9 @@ static void refill_job_run(struct task *task);
 static int write_refill(struct refill_job *job);
 static void refill_done(struct task *task);
 static void garbage_job_run(struct task *task);
-static int delete_run(struct garbage_job *job, char **run);
+static int find_runs(struct garbage_job *job);
+static int delete_runs(struct garbage_job *job);
+static int delete_run(struct garbage_job *job, const char *run);
 static int delete_sweep(struct garbage_job *job);
 static void garbage_done(struct task *task);
 static void garbage_forget(struct garbage_job *job);
@@ -173,8 +175,8 @@ static void garbage_job_run(struct task *task) {
   struct store_record guard = lease_guard(shell->term, term);
   if (shell_is_ending(shell))
     err_set(&job->err, ERR_UNAVAILABLE, "the coordinator is stopping");
-  for (int i = 0; i < job->n_runs && !job->err.code && shell_has_refs(shell, &job->err); i++)
-    job->n_deleted += delete_run(job, &job->runs[i]) == 0;
+  else if (find_runs(job) == 0)
+    delete_runs(job);
   if (job->sweep && !job->err.code)
     delete_sweep(job);
   if (!job->err.code && job->viewer.sees_all) { /* what nothing refers to is nobody's */
@@ -184,6 +186,8 @@ static void garbage_job_run(struct task *task) {
         checkpoint_delete_orphans(shell->store, shell->refs, &guard, &job->err) == 0)
       checkpoint_sweep(shell->store, shell->refs, &job->reply, &job->err);
   }
+  if (job->err.code)
+    checkpoint_tell_deleted(job->runs, job->n_deleted, &job->err);
   job->reply.runs = (uint64_t)job->n_deleted;
   job->task.run = garbage_done;
   task_post(shell->event_loop, &job->task);
@@ -203,25 +207,73 @@ static int find_stored(struct garbage_job *job, const char *run, Weir__RunRecord
   return err_set(&job->err, ERR_NOT_FOUND, "no run '%.100s' in the store", run);
 }
 
-static int delete_run(struct garbage_job *job, char **run) {
-  struct coordinator_service *shell = job->shell;
-  char term[LEASE_TERM_SIZE];
-  struct store_record guard = lease_guard(shell->term, term);
+/* Whether the record of that run is there, whatever it holds. */
+static bool has_record(struct store *store, const char *run) {
+  char *name = checkpoint_run_name(run, "run");
+  struct err ignored = ERR_NONE;
+  void *data;
+  size_t size;
+  bool has = store_get_record(store, name, &data, &size, &ignored) == 0;
+  if (has)
+    free(data);
+  free(name);
+  return has;
+}
+
+/* Puts the whole id in the place of the name. */
+static int find_run(struct garbage_job *job, char **run) {
   Weir__RunRecord *record;
   int rc = find_stored(job, *run, &record);
   if (!rc) {
     free(*run);
     *run = mem_strdup(record->run);
-    rc = checkpoint_delete_run(shell->store, shell->refs, *run, &guard, &job->err);
-  } else if (rc == ERR_CORRUPT) { /* by its whole id */
+  } else if (rc == ERR_CORRUPT && !has_record(job->shell->store, *run)) {
+    err_append(&job->err, "; such a run is deleted by its whole id");
+  } else if (rc == ERR_CORRUPT || (rc == ERR_NOT_FOUND && job->sweep)) { /* it never began, or was deleted */
     job->err = ERR_NONE;
-    rc = checkpoint_delete_run(shell->store, shell->refs, *run, &guard, &job->err);
-  } else if (rc == ERR_NOT_FOUND && job->sweep) { /* it never began, or was deleted before */
-    job->err = ERR_NONE;
-    rc = 0;
   }
   message_free(record);
-  return rc;
+  return job->err.code;
+}
+
+/* All of them, before the first is deleted. None is there twice then; trials have ids of their own. */
+static int find_runs(struct garbage_job *job) {
+  int n = 0;
+  for (int i = 0; i < job->n_runs; i++)
+    if (find_run(job, &job->runs[i]))
+      return job->err.code;
+  for (int i = 0; i < job->n_runs && !job->sweep; i++) {
+    char *run = job->runs[i];
+    int at = 0;
+    while (at < n && strcmp(job->runs[at], run) != 0)
+      at++;
+    if (at < n)
+      free(run);
+    else
+      job->runs[n++] = run;
+  }
+  if (!job->sweep)
+    job->n_runs = n;
+  return 0;
+}
+
+static int delete_runs(struct garbage_job *job) {
+  while (job->n_deleted < job->n_runs && shell_has_refs(job->shell, &job->err) &&
+         delete_run(job, job->runs[job->n_deleted]) == 0)
+    job->n_deleted++;
+  return job->err.code;
+}
+
+static int delete_run(struct garbage_job *job, const char *run) {
+  struct coordinator_service *shell = job->shell;
+  char term[LEASE_TERM_SIZE];
+  struct store_record guard = lease_guard(shell->term, term);
+  int rc = checkpoint_delete_run(shell->store, shell->refs, run, &guard, &job->err);
+  if (!rc)
+    log_event(LOG_INFO, "coordinator", "run_deleted", "run=%s", run);
+  else if (rc == ERR_NOT_FOUND && job->sweep) /* it never began, or was deleted before */
+    job->err = ERR_NONE;
+  return job->err.code;
 }
 
 /* The head first: without it nobody goes on with a log of which a part is gone. */

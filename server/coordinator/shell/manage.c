@@ -387,17 +387,6 @@ static char *run_to_delete(struct coordinator_service *shell, const struct viewe
   return err->code || shell_refuse_read(shell, id, err) ? NULL : mem_strdup(id);
 }
 
-/* Takes the id. Returns how many there are: none is there twice. */
-static int runs_add(char **runs, int n, char *id) {
-  for (int i = 0; i < n; i++)
-    if (strcmp(runs[i], id) == 0) {
-      free(id);
-      return n;
-    }
-  runs[n] = id;
-  return n + 1;
-}
-
 static void collect_garbage(struct coordinator_service *shell, struct rpc_call *call,
                             const struct asked *asked) {
   const Weir__CollectGarbageRequest *request = asked->message;
@@ -411,7 +400,7 @@ static void collect_garbage(struct coordinator_service *shell, struct rpc_call *
   runs = mem_new(request->n_runs * sizeof *runs);
   for (size_t i = 0; i < request->n_runs && !err.code; i++)
     if ((id = run_to_delete(shell, &asked->viewer, request->runs[i], &err)))
-      n = runs_add(runs, n, id);
+      runs[n++] = id;
   if (!err.code) {
     shell_collect_garbage(shell, call, &asked->viewer, runs, n);
     return;

@@ -13,6 +13,7 @@
 #include "storage/identity.h"
 #include "tests/support/coordinator/service_members.h"
 #include "tests/support/storage/checkpoint_fixture.h"
+#include "tests/support/storage/flaky_store.h"
 
 static int resume(struct service_fixture *f, const char *run, bool has_step, uint64_t step, struct err *err) {
   Weir__ResumeRequest request = WEIR__RESUME_REQUEST__INIT;
@@ -37,6 +38,18 @@ static int collect_garbage(struct service_fixture *f, const char *run, Weir__Col
   *reply = NULL;
   return rpc_unary(f->channel, &(struct rpc_question){RPC_COLLECT_GARBAGE, &request, patience_ms()}, false,
                    (void **)reply, err);
+}
+
+static int collect_runs(struct service_fixture *f, char **runs, size_t n, struct err *err) {
+  Weir__CollectGarbageRequest request = WEIR__COLLECT_GARBAGE_REQUEST__INIT;
+  Weir__CollectGarbageReply *reply = NULL;
+  request.runs = runs;
+  request.n_runs = n;
+  *err = ERR_NONE;
+  rpc_unary(f->channel, &(struct rpc_question){RPC_COLLECT_GARBAGE, &request, patience_ms()}, false,
+            (void **)&reply, err);
+  message_free(reply);
+  return err->code;
 }
 
 static int delete_one(void *user, const char *key, uint64_t size) {
@@ -227,6 +240,73 @@ static void garbage_goes_and_with_it_the_runs_that_are_named(void **state) {
   free(id);
 }
 
+static char *submit_and_cancel(struct service_fixture *f) {
+  char *id = submit_run(f);
+  Weir__RunInfo *info;
+  struct err err = ERR_NONE;
+  AWAIT(is_record_written(f, id, "run"));
+  assert_int_equal(ask_run(f, RPC_CANCEL, id, &info, &err), 0);
+  message_free(info);
+  return id;
+}
+
+static void no_run_goes_where_one_that_is_named_is_refused(void **state) {
+  struct service_fixture *f = *state;
+  char *first = submit_and_cancel(f), *second = submit_and_cancel(f);
+  struct err err;
+  assert_int_equal(collect_runs(f, (char *[]){first, second, "nosuch"}, 3, &err), ERR_NOT_FOUND);
+  assert_non_null(strstr(err.text, "no run 'nosuch' in the store"));
+  assert_int_equal(run_state(f, first), WEIR__RUN_STATE__CANCELLED);
+  assert_int_equal(run_state(f, second), WEIR__RUN_STATE__CANCELLED);
+  assert_true(is_record_written(f, first, "run") && is_record_written(f, second, "run"));
+  assert_int_equal(
+      store_put_record(f->store, &(struct store_record){"runs/cut-123456/run", "\xff", 1, NULL}, &err), 0);
+  assert_int_equal(collect_runs(f, (char *[]){first, "cut-1"}, 2, &err), ERR_CORRUPT);
+  assert_non_null(strstr(err.text, "runs/cut-123456/run"));
+  assert_non_null(strstr(err.text, "deleted by its whole id"));
+  assert_true(is_record_written(f, first, "run"));
+  assert_int_equal(collect_runs(f, (char *[]){first, second, "cut-123456"}, 3, &err), 0);
+  assert_int_equal(run_state(f, first), WEIR__RUN_STATE__RUN_STATE_UNKNOWN);
+  assert_false(is_record_written(f, first, "run") || is_record_written(f, "cut-123456", "run"));
+  free(first);
+  free(second);
+}
+
+static void a_run_that_the_store_alone_knows_goes_once_under_all_its_names(void **state) {
+  struct service_fixture *f = *state;
+  char *id = submit_and_cancel(f);
+  Weir__RunRecord *record;
+  struct err err = ERR_NONE;
+  assert_int_equal(checkpoint_find_run(f->store, id, &record, &err), 0);
+  free(record->run);
+  record->run = mem_strdup("older-123456");
+  assert_int_equal(checkpoint_write_record(f->store, "runs/older-123456/run", record, NULL, &err), 0);
+  assert_int_equal(collect_runs(f, (char *[]){"older", "older-123456", "older-1"}, 3, &err), 0);
+  assert_false(is_record_written(f, "older-123456", "run"));
+  message_free(record);
+  free(id);
+}
+
+static void a_deletion_that_fails_midway_says_which_runs_have_gone(void **state) {
+  struct service_fixture *f = *state;
+  char *first = submit_and_cancel(f), *second = submit_and_cancel(f),
+       *kept = checkpoint_run_name(second, "run");
+  char *told = mem_printf("deleted %s; then: ", first);
+  struct err err;
+  flaky_refuse_record(f->seat.store, kept);
+  assert_int_equal(collect_runs(f, (char *[]){first, second}, 2, &err), ERR_UNAVAILABLE);
+  assert_non_null(strstr(err.text, told));
+  assert_int_equal(run_state(f, first), WEIR__RUN_STATE__RUN_STATE_UNKNOWN);
+  assert_int_equal(run_state(f, second), WEIR__RUN_STATE__CANCELLED);
+  flaky_refuse_record(f->seat.store, NULL);
+  assert_int_equal(collect_runs(f, (char *[]){second}, 1, &err), 0);
+  assert_false(is_record_written(f, second, "run"));
+  free(told);
+  free(kept);
+  free(first);
+  free(second);
+}
+
 static void pause_and_resume_are_refused_where_they_make_no_sense(void **state) {
   struct service_fixture *f = *state;
   struct rpc_reader *server = member_join(f, WEIR__ROLE__SERVER),
@@ -325,6 +405,9 @@ int main(void) {
       TEST(old_checkpoints_are_deleted_and_any_that_is_kept_gives_its_weights),
       TEST(verify_tells_of_every_checkpoint),
       TEST(garbage_goes_and_with_it_the_runs_that_are_named),
+      TEST(no_run_goes_where_one_that_is_named_is_refused),
+      TEST(a_run_that_the_store_alone_knows_goes_once_under_all_its_names),
+      TEST(a_deletion_that_fails_midway_says_which_runs_have_gone),
       TEST(neither_held_runs_nor_trials_push_out_what_people_ran),
       TEST(pause_and_resume_are_refused_where_they_make_no_sense),
   };

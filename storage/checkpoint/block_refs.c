@@ -23,6 +23,7 @@ struct block_refs {
   int n_unreadable;       /* records whose blocks are not known */
   char *unreadable;       /* the name of one; NULL: none */
   char *guard_name, *guard_content;
+  struct block_tally deleted;
   char *tenants[TENANTS_MAX]; /* of what refers to blocks: the first so many */
   int n_tenants;
 };
@@ -62,10 +63,13 @@ static void key_to_hex(const block_key key, char sha256[STORE_KEY_SIZE]) {
   sha256[2 * BLOCK_KEY_BYTES] = 0;
 }
 
-static void free_blocks_add(struct free_blocks *free_blocks, const block_key key) {
+static void free_blocks_add(struct free_blocks *free_blocks, const block_key key, uint64_t size_bytes) {
+  struct free_block *added;
   array_reserve((void **)&free_blocks->items, &free_blocks->capacity, free_blocks->count,
                 sizeof *free_blocks->items);
-  memcpy(free_blocks->items[free_blocks->count++], key, sizeof(block_key));
+  added = &free_blocks->items[free_blocks->count++];
+  memcpy(added->key, key, sizeof added->key);
+  added->size_bytes = size_bytes;
 }
 
 int block_refs_read(struct store *store, struct block_refs **out, struct err *err) {
@@ -228,7 +232,7 @@ int block_refs_check(const struct block_refs *refs, struct err *err) {
                  refs->n_unreadable, refs->unreadable);
 }
 
-bool block_refs_take_free(const struct block_refs *refs, const char *sha256,
+bool block_refs_take_free(const struct block_refs *refs, const char *sha256, uint64_t size_bytes,
                           struct free_blocks *free_blocks) {
   const struct block_ref *slot;
   block_key key;
@@ -236,11 +240,12 @@ bool block_refs_take_free(const struct block_refs *refs, const char *sha256,
   slot = find_slot(refs, key);
   if (slot->is_used && slot->count)
     return false;
-  free_blocks_add(free_blocks, key);
+  free_blocks_add(free_blocks, key, size_bytes);
   return true;
 }
 
-static void ref_drop(struct block_refs *refs, const char *sha256, struct free_blocks *free_blocks) {
+static void ref_drop(struct block_refs *refs, const char *sha256, uint64_t size_bytes,
+                     struct free_blocks *free_blocks) {
   struct block_ref *slot;
   block_key key;
   if (!checkpoint_is_key(sha256))
@@ -250,15 +255,15 @@ static void ref_drop(struct block_refs *refs, const char *sha256, struct free_bl
   if (!slot->is_used || slot->count == 0 || --slot->count)
     return;
   slot->tenants = 0;
-  free_blocks_add(free_blocks, key);
+  free_blocks_add(free_blocks, key, size_bytes);
 }
 
 void block_refs_drop_run(struct block_refs *refs, const Weir__RunRecord *record,
                          const struct onnx_outline *pieces, struct free_blocks *free_blocks) {
-  ref_drop(refs, record->model_sha256, free_blocks);
-  ref_drop(refs, record->outline_sha256, free_blocks);
+  ref_drop(refs, record->model_sha256, record->model_bytes, free_blocks);
+  ref_drop(refs, record->outline_sha256, record->outline_bytes, free_blocks);
   for (size_t i = 0; i < pieces->n_named; i++)
-    ref_drop(refs, pieces->named[i].key, free_blocks);
+    ref_drop(refs, pieces->named[i].key, pieces->named[i].size_bytes, free_blocks);
 }
 
 int block_refs_release_pieces(struct store *store, struct block_refs *refs, const struct onnx_outline *pieces,
@@ -266,7 +271,7 @@ int block_refs_release_pieces(struct store *store, struct block_refs *refs, cons
   struct free_blocks free_blocks = {0};
   int rc;
   for (size_t i = 0; i < pieces->n_named; i++)
-    ref_drop(refs, pieces->named[i].key, &free_blocks);
+    ref_drop(refs, pieces->named[i].key, pieces->named[i].size_bytes, &free_blocks);
   rc = block_refs_delete(store, refs, &free_blocks, err);
   free(free_blocks.items);
   return rc;
@@ -274,9 +279,9 @@ int block_refs_release_pieces(struct store *store, struct block_refs *refs, cons
 
 void block_refs_drop(struct block_refs *refs, const Weir__Manifest *manifest,
                      struct free_blocks *free_blocks) {
-  ref_drop(refs, manifest->model_sha256, free_blocks);
+  ref_drop(refs, manifest->model_sha256, 0, free_blocks);
   for (size_t i = 0; i < manifest->n_blocks; i++)
-    ref_drop(refs, manifest->blocks[i]->sha256, free_blocks);
+    ref_drop(refs, manifest->blocks[i]->sha256, manifest->blocks[i]->bytes, free_blocks);
 }
 
 /* A manifest may have reached the store after its answer was given up and the references were read: it was
@@ -292,23 +297,26 @@ void block_refs_keep(struct block_refs *refs, const Weir__Manifest *manifest,
   for (size_t i = 0; i < manifest->n_blocks; i++)
     ref_keep(refs, manifest->blocks[i]->sha256, tenant);
   for (int i = 0; i < free_blocks->count; i++)
-    if (find_slot(refs, free_blocks->items[i])->count == 0)
-      memmove(free_blocks->items[n_free++], free_blocks->items[i], sizeof(block_key));
+    if (find_slot(refs, free_blocks->items[i].key)->count == 0)
+      free_blocks->items[n_free++] = free_blocks->items[i];
   free_blocks->count = n_free;
 }
 
-int block_refs_delete(struct store *store, const struct block_refs *refs, const struct free_blocks *keys,
+int block_refs_delete(struct store *store, struct block_refs *refs, const struct free_blocks *blocks,
                       struct err *err) {
-  for (int begin = 0; begin < keys->count; begin += STORE_BATCH_MAX) {
+  for (int begin = 0; begin < blocks->count; begin += STORE_BATCH_MAX) {
     char hex[STORE_BATCH_MAX][STORE_KEY_SIZE];
     const char *batch[STORE_BATCH_MAX];
-    int n = keys->count - begin < STORE_BATCH_MAX ? keys->count - begin : STORE_BATCH_MAX;
+    int n = blocks->count - begin < STORE_BATCH_MAX ? blocks->count - begin : STORE_BATCH_MAX;
     for (int i = 0; i < n; i++) {
-      key_to_hex(keys->items[begin + i], hex[i]);
+      key_to_hex(blocks->items[begin + i].key, hex[i]);
       batch[i] = hex[i];
     }
     if (check_guard(store, refs, err) || store_delete_blocks(store, batch, n, err))
       return err->code;
+    refs->deleted.blocks += (uint64_t)n;
+    for (int i = 0; i < n; i++)
+      refs->deleted.bytes += blocks->items[begin + i].size_bytes;
   }
   return 0;
 }
@@ -394,6 +402,10 @@ static uint64_t tenant_bit(struct block_refs *refs, const char *tenant) {
   if (at == refs->n_tenants)
     refs->tenants[refs->n_tenants++] = mem_strdup(name);
   return UINT64_C(1) << at;
+}
+
+struct block_tally block_refs_deleted(const struct block_refs *refs) {
+  return refs->deleted;
 }
 
 bool block_refs_are_shared(const struct block_refs *refs) {

@@ -95,6 +95,11 @@ void block_refs_add_sweep(struct block_refs *refs, const Weir__SweepHead *head);
 void block_refs_add_pieces(struct block_refs *refs, const struct onnx_outline *pieces);
 int block_refs_release_pieces(struct store *store, struct block_refs *refs, const struct onnx_outline *pieces,
                               struct err *err);
+/* What has been deleted since the references were read. */
+struct block_tally {
+  uint64_t blocks, bytes;
+};
+struct block_tally block_refs_deleted(const struct block_refs *refs);
 /* Whether several tenants' records refer to blocks, or did. */
 bool block_refs_are_shared(const struct block_refs *refs);
 /* Whether a record of the tenant refers to the block, or did while others do. False also where there are more
@@ -120,9 +125,9 @@ int checkpoint_delete_orphans(struct store *store, struct block_refs *refs, cons
                               struct err *err);
 
 /* Deletes every block that nothing refers to, and the rests of writes that were cut short. *done is
-   initialised. Errors: CORRUPT when a record was unreadable that may refer to any block; nothing is deleted
-   then. */
-int checkpoint_sweep(struct store *store, const struct block_refs *refs, Weir__CollectGarbageReply *done,
+   initialised: what was deleted since the references were read, and what is kept. Errors: CORRUPT when a
+   record was unreadable that may refer to any block; no block is deleted then. */
+int checkpoint_sweep(struct store *store, struct block_refs *refs, Weir__CollectGarbageReply *done,
                      struct err *err);
 
 /* Deletes the records of a run and all its checkpoints. */

@@ -9,7 +9,7 @@
 enum { REST_AGE_S = 3600, RUNS_NAMED = 10 };
 
 struct sweep {
-  const struct block_refs *refs;
+  struct block_refs *refs;
   struct free_blocks garbage;
   Weir__CollectGarbageReply *done;
 };
@@ -18,17 +18,14 @@ static int sweep_one(void *user, const char *key, uint64_t size_bytes) {
   struct sweep *sweep = user;
   if (!checkpoint_is_key(key))
     return 0;
-  if (block_refs_take_free(sweep->refs, key, &sweep->garbage)) {
-    sweep->done->blocks++;
-    sweep->done->bytes += size_bytes;
-  } else {
+  if (!block_refs_take_free(sweep->refs, key, size_bytes, &sweep->garbage)) {
     sweep->done->kept_blocks++;
     sweep->done->kept_bytes += size_bytes;
   }
   return 0;
 }
 
-int checkpoint_sweep(struct store *store, const struct block_refs *refs, Weir__CollectGarbageReply *done,
+int checkpoint_sweep(struct store *store, struct block_refs *refs, Weir__CollectGarbageReply *done,
                      struct err *err) {
   struct sweep sweep = {.refs = refs, .done = done};
   int rc;
@@ -38,6 +35,8 @@ int checkpoint_sweep(struct store *store, const struct block_refs *refs, Weir__C
   rc = store_list_blocks(store, sweep_one, &sweep, err);
   if (!rc)
     rc = block_refs_delete(store, refs, &sweep.garbage, err);
+  done->blocks = block_refs_deleted(refs).blocks;
+  done->bytes = block_refs_deleted(refs).bytes;
   if (!rc)
     rc = store_sweep(store, REST_AGE_S, err);
   free(sweep.garbage.items);

@@ -41,6 +41,7 @@ static int find_runs(struct garbage_job *job);
 static int delete_runs(struct garbage_job *job);
 static int delete_run(struct garbage_job *job, const char *run);
 static int delete_sweep(struct garbage_job *job);
+static void sweep_store(struct garbage_job *job);
 static void garbage_done(struct task *task);
 static void garbage_forget(struct garbage_job *job);
 
@@ -167,25 +168,17 @@ void shell_collect_garbage(struct coordinator_service *shell, struct rpc_call *c
       &(struct garbage_job){.shell = shell, .call = call, .viewer = *viewer, .runs = runs, .n_runs = n_runs});
 }
 
-/* The references are counted anew: a collection is rare, and what it deletes is lost. */
 static void garbage_job_run(struct task *task) {
   struct garbage_job *job = TASK_OWNER(task, struct garbage_job, task);
   struct coordinator_service *shell = job->shell;
-  char term[LEASE_TERM_SIZE];
-  struct store_record guard = lease_guard(shell->term, term);
   if (shell_is_ending(shell))
     err_set(&job->err, ERR_UNAVAILABLE, "the coordinator is stopping");
   else if (find_runs(job) == 0)
     delete_runs(job);
   if (job->sweep && !job->err.code)
     delete_sweep(job);
-  if (!job->err.code && job->viewer.sees_all) { /* what nothing refers to is nobody's */
-    block_refs_free(shell->refs);
-    shell->refs = NULL;
-    if (shell_has_refs(shell, &job->err) &&
-        checkpoint_delete_orphans(shell->store, shell->refs, &guard, &job->err) == 0)
-      checkpoint_sweep(shell->store, shell->refs, &job->reply, &job->err);
-  }
+  if (!job->err.code && job->viewer.sees_all) /* what nothing refers to is nobody's */
+    sweep_store(job);
   if (job->err.code)
     checkpoint_tell_deleted(job->runs, job->n_deleted, &job->err);
   job->reply.runs = (uint64_t)job->n_deleted;
@@ -268,9 +261,16 @@ static int delete_run(struct garbage_job *job, const char *run) {
   struct coordinator_service *shell = job->shell;
   char term[LEASE_TERM_SIZE];
   struct store_record guard = lease_guard(shell->term, term);
+  struct block_tally before = block_refs_deleted(shell->refs), freed;
   int rc = checkpoint_delete_run(shell->store, shell->refs, run, &guard, &job->err);
+  freed = block_refs_deleted(shell->refs);
+  freed.blocks -= before.blocks;
+  freed.bytes -= before.bytes;
+  job->reply.blocks += freed.blocks;
+  job->reply.bytes += freed.bytes;
   if (!rc)
-    log_event(LOG_INFO, "coordinator", "run_deleted", "run=%s", run);
+    log_event(LOG_INFO, "coordinator", "run_deleted", "run=%s blocks=%" PRIu64 " bytes=%" PRIu64, run,
+              freed.blocks, freed.bytes);
   else if (rc == ERR_NOT_FOUND && job->sweep) /* it never began, or was deleted before */
     job->err = ERR_NONE;
   return job->err.code;
@@ -288,6 +288,23 @@ static int delete_sweep(struct garbage_job *job) {
     free(name);
   }
   return job->err.code;
+}
+
+/* The references are counted anew: a collection is rare, and what it deletes is lost. */
+static void sweep_store(struct garbage_job *job) {
+  struct coordinator_service *shell = job->shell;
+  Weir__CollectGarbageReply swept = WEIR__COLLECT_GARBAGE_REPLY__INIT;
+  char term[LEASE_TERM_SIZE];
+  struct store_record guard = lease_guard(shell->term, term);
+  block_refs_free(shell->refs);
+  shell->refs = NULL;
+  if (shell_has_refs(shell, &job->err) &&
+      checkpoint_delete_orphans(shell->store, shell->refs, &guard, &job->err) == 0)
+    checkpoint_sweep(shell->store, shell->refs, &swept, &job->err);
+  job->reply.blocks += swept.blocks;
+  job->reply.bytes += swept.bytes;
+  job->reply.kept_blocks = swept.kept_blocks;
+  job->reply.kept_bytes = swept.kept_bytes;
 }
 
 static void sweep_collected(struct garbage_job *job) {

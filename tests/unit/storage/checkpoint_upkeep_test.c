@@ -237,6 +237,8 @@ static void a_deleted_run_leaves_nothing_and_others_alone(void **state) {
   assert_int_equal(names.count, 1);
   store_names_fini(&names);
   assert_int_equal(count_blocks(f), 3);
+  assert_int_equal(block_refs_deleted(f->refs).blocks, 2); /* of parameters */
+  assert_int_equal(block_refs_deleted(f->refs).bytes, 2 * other->blocks[0]->bytes);
   assert_int_equal(checkpoint_is_whole(f->store, other, &err), 0);
   assert_int_equal(checkpoint_delete_run(f->store, f->refs, "tiny-1", NULL, &err), ERR_NOT_FOUND);
   message_free(other);

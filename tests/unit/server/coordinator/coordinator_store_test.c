@@ -214,6 +214,7 @@ static void garbage_goes_and_with_it_the_runs_that_are_named(void **state) {
   char *id = train_with_checkpoints(f, server, worker, 4, 3), key[65], *other;
   Weir__CollectGarbageReply *reply;
   Weir__RunInfo *info;
+  uint64_t all_bytes;
   struct err err = ERR_NONE;
   assert_int_equal(store_put(f->store, "garbage", 7, key, &err), 0);
   assert_int_equal(collect_garbage(f, id, &reply, &err), ERR_INVALID);
@@ -222,6 +223,7 @@ static void garbage_goes_and_with_it_the_runs_that_are_named(void **state) {
   assert_int_equal(reply->blocks, 1);
   assert_int_equal(reply->bytes, 7);
   assert_int_equal(reply->kept_blocks, 4); /* the model, two of parameters, one of statistics */
+  all_bytes = reply->kept_bytes;
   message_free(reply);
   members_leave(f, server, worker);
   assert_int_equal(ask_run(f, RPC_CANCEL, id, &info, &err), 0);
@@ -229,6 +231,8 @@ static void garbage_goes_and_with_it_the_runs_that_are_named(void **state) {
   other = submit_run(f);
   assert_int_equal(collect_garbage(f, id, &reply, &err), 0);
   assert_int_equal(reply->runs, 1);
+  assert_int_equal(reply->blocks, 3); /* two of parameters, one of statistics; the other run has the model */
+  assert_int_equal(reply->bytes, all_bytes - reply->kept_bytes);
   assert_int_equal(reply->kept_blocks, 1);
   message_free(reply);
   assert_int_equal(ask_run(f, RPC_GET_RUN, id, &info, &err), ERR_NOT_FOUND);

@@ -22,7 +22,7 @@ struct renewal {
 
 static int renewal_begin(const char *folder, struct renewal *renewal, struct err *err);
 static int renewal_finish(struct renewal *renewal, struct err *err);
-static void renewal_fini(struct renewal *renewal);
+static void renewal_fini(struct renewal *renewal, struct err *err);
 
 /* Its certificate may have ended. */
 static int order_of(const char *folder, struct cert_order *order, struct err *err) {
@@ -80,7 +80,7 @@ int renewal_renew(const char *ca, const char *folder, int days, struct cert_fact
   if (!err->code && order_of(folder, &order, err) == 0 && renewal_begin(folder, &renewal, err) == 0 &&
       authority_write_pair(ca, &order, renewal.next, err) == 0 && renewal_finish(&renewal, err) == 0)
     facts_of(folder, facts, err);
-  renewal_fini(&renewal);
+  renewal_fini(&renewal, err);
   free(texts[0]);
   free(texts[1]);
   return err->code;
@@ -100,7 +100,7 @@ int renewal_trust(const char *ca, const char *folder, bool is_alone, bool *has_c
     file = mem_printf("%s/ca.pem", renewal.next);
     *has_changed = pem_write_text(file, text, err) == 0 && renewal_finish(&renewal, err) == 0;
   }
-  renewal_fini(&renewal);
+  renewal_fini(&renewal, err);
   free(file);
   free(text);
   free(texts[0]);
@@ -120,8 +120,13 @@ static int renewal_begin(const char *folder, struct renewal *renewal, struct err
     renewal->next = NULL;
   } else if (chown(renewal->next, status.st_uid, status.st_gid) ||
              chmod(renewal->next, status.st_mode & 07777))
-    err_errno(err, errno, "cannot give '%s' the owner and mode of '%s'", renewal->next, renewal->folder);
+    err_errno(err, errno, "cannot give a folder beside '%s' its owner and mode", renewal->folder);
   return err->code;
+}
+
+/* A key that all users may have read is replaced by one that its owner alone may read. */
+static mode_t mode_of_new(const char *name, mode_t mode) {
+  return strcmp(name, "key.pem") == 0 && mode & S_IRWXO ? 0600 : mode & 07777;
 }
 
 /* What was there under the name: its owner and mode if it is replaced, else the file itself. */
@@ -133,10 +138,10 @@ static int take_over(const struct renewal *renewal, const char *name, struct err
   else if (S_ISDIR(status.st_mode))
     err_set(err, ERR_INVALID, "%s: a folder of certificates has no folders in it", from);
   else if (access(to, F_OK) == 0) {
-    if (chown(to, status.st_uid, status.st_gid) || chmod(to, status.st_mode & 07777))
-      err_errno(err, errno, "cannot give '%s' the owner and mode of '%s'", to, from);
+    if (chown(to, status.st_uid, status.st_gid) || chmod(to, mode_of_new(name, status.st_mode)))
+      err_errno(err, errno, "%s: cannot give its owner and mode to the file that replaces it", from);
   } else if (link(from, to))
-    err_errno(err, errno, "cannot link '%s' to '%s'", to, from);
+    err_errno(err, errno, "%s: cannot link it into the folder that replaces this one", from);
   free(to);
   free(from);
   return err->code;
@@ -180,7 +185,18 @@ static void remove_files(const char *path) {
   rmdir(path);
 }
 
-static void renewal_fini(struct renewal *renewal) {
+/* Names the folder itself where an error names the one beside it, which is gone when the error is read. */
+static void name_folder(const struct renewal *renewal, struct err *err) {
+  size_t length = strlen(renewal->folder), n_more = strlen(renewal->next) - length;
+  for (char *at = strstr(err->text, renewal->next); at; at = strstr(at, renewal->next)) {
+    at += length;
+    memmove(at, at + n_more, strlen(at + n_more) + 1);
+  }
+}
+
+static void renewal_fini(struct renewal *renewal, struct err *err) {
+  if (renewal->next && err->code)
+    name_folder(renewal, err);
   if (renewal->next)
     remove_files(renewal->next);
   free(renewal->next);

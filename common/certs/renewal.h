@@ -1,6 +1,6 @@
 /* What changes in a folder of certificates that is in use. The folder changes at once: who reads it finds
    either all that was there or all that is there now. What else it holds, such as denied.txt, stays, as do
-   owners and modes. */
+   owners and modes; but a key that all users may read gives way to one of mode 0600. */
 #ifndef WEIR_COMMON_CERTS_RENEWAL_H
 #define WEIR_COMMON_CERTS_RENEWAL_H
 

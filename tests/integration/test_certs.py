@@ -48,6 +48,7 @@ def refused(*arguments, says):
     """The command fails with exit status 2 and one line on stderr that holds `says`."""
     done = weir("certs", *arguments, status=2)
     assert len(done.stderr.splitlines()) == 1 and says in done.stderr, done.stderr
+    return done.stderr
 
 
 def test_openssl_accepts_every_certificate_of_a_new_authority():
@@ -220,6 +221,21 @@ def test_a_folder_is_renewed_as_it_is():
         weir("certs", "renew", "--ca", authority.path, past)
         weir("certs", "show", past)
         assert sorted(os.listdir(folder.path)) == ["ann", "ca", "link", "past"]  # nothing is left beside them
+
+
+def test_a_key_that_all_users_could_read_is_replaced_by_one_of_its_owner():
+    with Folder() as folder:
+        authority, other = Authority(folder), Authority(folder, "other")
+        server = authority.folder("server")
+        key = server + "/key.pem"
+        os.chmod(key, 0o644)
+        before = contents(server)
+        done = refused("trust", "--ca", other.path, server, says=f"would be of no use: {os.path.realpath(key)}: all users of this machine")
+        assert "chmod 600 it" in done and contents(server) == before, done
+        weir("certs", "renew", "--ca", authority.path, server)
+        assert modes(server)["key.pem"] == 0o600 and contents(server)[key] != before[key]
+        refused("trust", "--alone", "--ca", other.path, server, says=f"no authority of {os.path.realpath(server)}/ca.pem has signed it")
+        weir("certs", "show", server)
 
 
 def test_a_new_authority_takes_three_steps_and_none_is_left_out():

@@ -36,9 +36,20 @@ static int check_path(const char *setting, struct err *err) {
                  path, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
+static bool is_hold(const char *setting) {
+  return is_path(setting, strcspn(setting, "="), "train.hold");
+}
+
+bool spec_sets_hold(const char *const *settings, int n) {
+  for (int i = 0; i < n; i++)
+    if (is_hold(settings[i]))
+      return true;
+  return false;
+}
+
 /* What the run's hold is must be known. */
 static int check_hold(const Weir__RunSpec *spec, const char *setting, struct err *err) {
-  if (!spec->train->has_hold_epochs || !is_path(setting, strcspn(setting, "="), "train.hold"))
+  if (!spec->train->has_hold_epochs || !is_hold(setting))
     return 0;
   return err_set(
       err, ERR_INVALID,

@@ -10,6 +10,9 @@
    the key; also of a hold that would not be raised. */
 int spec_set_live(Weir__RunSpec *spec, const char *const *settings, int n, struct err *err);
 
+/* Whether train.hold is among such settings. */
+bool spec_sets_hold(const char *const *settings, int n);
+
 /* Gives a spec what another one has of these keys; of train.hold, what is higher. */
 void spec_take_live(Weir__RunSpec *spec, const Weir__RunSpec *from);
 

@@ -193,6 +193,47 @@ def test_trials_that_fail_are_results():
         assert info["failed"] >= 1 and info["best"] != 0
 
 
+def wait_for_run(cluster, run):
+    wait_for(lambda: run in [row["run"] for row in cluster.json("runs", "--all")], f"run {run}")
+
+
+def set_run(cluster, run, *settings, **options):
+    return weir("set", run, *settings, "--coordinator", cluster.address, **options)
+
+
+def assert_hold_is_refused(cluster, sweep, run):
+    for hold in ("null", "16", "2"):
+        said = set_run(cluster, run, "workers.max=2", f"train.hold={hold}", status=2).stderr
+        assert said == (f"weir: {cluster.address}: train.hold: run '{run}' is a trial of sweep '{sweep}', which alone says "
+                        f"how far its trials go: 'weir fork {run}' begins a run of your own from it, 'weir sweep stop "
+                        f"{sweep}' ends the sweep\n"), said
+
+
+def test_the_hold_of_a_trial_is_set_by_its_sweep_alone():
+    expected = undisturbed()
+    with Folder() as folder, Cluster(folder, workers=0, is_patient=True) as cluster:
+        sweep = Sweep(cluster, write_sweep(folder))
+        run = sweep.id + "-0000"
+        wait_for_run(cluster, run)
+        assert_hold_is_refused(cluster, sweep.id, run)
+        cluster.coordinator.send(signal.SIGKILL)
+        cluster.coordinator.wait()
+        cluster.start_coordinator()
+        wait_for_run(cluster, run)
+        assert_hold_is_refused(cluster, sweep.id, run)
+        set_run(cluster, run, "priority=1", "workers.max=1")
+        like = weir("submit", folder.file("spec-2-12.yaml"), "--coordinator", cluster.address, f"name={run}",
+                    "train.hold=6").stdout.strip()
+        assert like.startswith(run + "-"), like
+        set_run(cluster, like, "train.hold=null")
+        repeated = Sweep(cluster, folder.file("sweep.yaml"), "repeats=2")
+        wait_for_run(cluster, repeated.id + "-0000-1")
+        assert_hold_is_refused(cluster, repeated.id, repeated.id + "-0000-1")
+        repeated.ask("stop", repeated.id)
+        cluster.add_worker()
+        assert sweep.ends()["records"] == expected
+
+
 def test_a_sweep_is_stopped():
     with Folder() as folder, Cluster(folder) as cluster:
         sweep = Sweep(cluster, write_sweep(folder, schedule="{name: none}", trials=500))

@@ -3,7 +3,7 @@ import os
 import signal
 
 from harness import Cluster, Folder, kept, main, wait_for, weir
-from test_sweep import Sweep, write_sweep
+from test_sweep import Sweep, assert_hold_is_refused, set_run, wait_for_run, write_sweep
 
 PRIVATE = {**os.environ, "WEIR_COORDINATOR": ""}
 
@@ -55,6 +55,44 @@ def test_an_extension_outlives_deaths():
             cluster.coordinator.wait()
             cluster.start_coordinator()
         assert sweep.ends()["records"] == expected
+
+
+def test_holds_are_those_of_the_sweep_until_it_has_ended():
+    with Folder() as folder, Cluster(folder) as cluster:
+        sweep = Sweep(cluster, write_sweep(folder, trials=4))
+        first = sweep.ends()["trials"][0]["run"]
+        cluster.workers[0].send(signal.SIGKILL)  # nothing goes on by itself
+        sweep.ask("extend", sweep.id, "budget.trials=9")
+        run = sweep.id + "-0004"
+        wait_for_run(cluster, run)
+        assert_hold_is_refused(cluster, sweep.id, run)
+        fork = weir("fork", first, "train.hold=12", "train.steps=24", "--coordinator", cluster.address).stdout.strip()
+        set_run(cluster, fork, "train.hold=null")  # it is nobody's trial
+        sweep.ask("stop", sweep.id)
+        wait_for(lambda: cluster.json("status", run)["state"] == "cancelled", "the end of a trial")
+        weir("resume", run, "--coordinator", cluster.address)
+        set_run(cluster, run, "train.hold=null")
+        assert cluster.json("status", run)["hold"] == 0
+
+
+def test_a_trial_that_people_took_past_its_rung_fails_once_its_sweep_goes_on():
+    with Folder() as folder, Cluster(folder, workers=0, is_patient=True) as cluster:
+        sweep = Sweep(cluster, write_sweep(folder, trials=4))
+        runs = [f"{sweep.id}-000{number}" for number in (0, 1)]
+        for run in runs:
+            wait_for_run(cluster, run)
+        sweep.ask("stop", sweep.id)
+        for run, hold in zip(runs, ("null", "12")):
+            wait_for(lambda run=run: cluster.json("status", run)["state"] == "cancelled", "the end of a trial")
+            weir("resume", run, "--coordinator", cluster.address)
+            set_run(cluster, run, f"train.hold={hold}")
+        cluster.add_worker()
+        for run, state in zip(runs, ("done", "held")):
+            wait_for(lambda run=run, state=state: cluster.json("status", run)["state"] == state, f"{run} {state}")
+        info = extended(sweep, 5)
+        assert info["end"] == "nothing is left to do" and info["failed"] == 2, info
+        assert [(trial["state"], trial["failure"]) for trial in info["trials"][:2]] == \
+            [("failed", "its run went past the rung")] * 2, info["trials"]
 
 
 def test_a_running_sweep_is_extended():

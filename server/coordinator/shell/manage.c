@@ -178,6 +178,20 @@ static int resume_allowed(const Weir__RunInfo *info, struct err *err) {
   }
 }
 
+/* What a run's state or its sweep does not allow. */
+static int check_set(struct coordinator_service *shell, const Weir__RunInfo *info,
+                     const Weir__SetRequest *request, struct err *err) {
+  if (coordinator_run_is_over(shell->core, info->run))
+    return err_set(err, ERR_INVALID, "run '%s' %s: there is nothing to set", info->run,
+                   state_text(info->state));
+  if (request->n_settings == 0 || request->n_settings > SETTINGS_MAX)
+    return err_set(err, ERR_INVALID, "%zu settings: at least one, and at most %d", request->n_settings,
+                   SETTINGS_MAX);
+  if (spec_sets_hold((const char *const *)request->settings, (int)request->n_settings))
+    return shell_sweep_check_hold(shell, info, err);
+  return 0;
+}
+
 static void set_run(struct coordinator_service *shell, struct rpc_call *call, const struct asked *asked) {
   const Weir__SetRequest *request = asked->message;
   struct coordinator_event event = {.kind = EVENT_RUN_SET};
@@ -187,13 +201,9 @@ static void set_run(struct coordinator_service *shell, struct rpc_call *call, co
   const char *id = asked->run;
   CHECK(coordinator_run_info(shell->core, id, shell_now_ms(), &info));
   spec = spec_copy(coordinator_run_spec(shell->core, id));
-  if (coordinator_run_is_over(shell->core, id))
-    err_set(&err, ERR_INVALID, "run '%s' %s: there is nothing to set", id, state_text(info.state));
-  else if (request->n_settings == 0 || request->n_settings > SETTINGS_MAX)
-    err_set(&err, ERR_INVALID, "%zu settings: at least one, and at most %d", request->n_settings,
-            SETTINGS_MAX);
-  else if (spec_set_live(spec, (const char *const *)request->settings, (int)request->n_settings, &err) == 0 &&
-           spec->train->has_hold)
+  if (check_set(shell, &info, request, &err) == 0 &&
+      spec_set_live(spec, (const char *const *)request->settings, (int)request->n_settings, &err) == 0 &&
+      spec->train->has_hold)
     coordinator_check_hold(shell->core, id, spec->train->hold, &err);
   if (err.code) {
     rpc_call_finish(call, &err);

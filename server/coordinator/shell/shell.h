@@ -324,6 +324,11 @@ void shell_sweeps_emptied(struct coordinator_service *shell); /* nothing of them
 void shell_sweeps_stop(struct coordinator_service *shell, const char *why);
 void shell_sweeps_fini(struct coordinator_service *shell);
 
+/* sweep_trials.c; event loop */
+/* Whether people may set the run's hold. Errors: INVALID, of a trial whose sweep has not ended: the sweep
+   waits for its trial at the next rung, and would do so for ever if the trial went past it. */
+int shell_sweep_check_hold(struct coordinator_service *shell, const Weir__RunInfo *run, struct err *err);
+
 /* sweep_calls.c */
 void shell_list_sweeps_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);
 void shell_get_sweep_on_message(struct rpc_call *call, const void *message, struct rpc_bytes *bytes);

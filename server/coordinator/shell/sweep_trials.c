@@ -68,6 +68,16 @@ bool shell_sweep_act(struct coordinator_service *shell, struct shell_sweep *swee
   return is_done;
 }
 
+int shell_sweep_check_hold(struct coordinator_service *shell, const Weir__RunInfo *run, struct err *err) {
+  const struct shell_sweep *sweep = *run->sweep ? shell_find_sweep(shell, run->sweep) : NULL;
+  if (!sweep || sweep_has_ended(sweep))
+    return 0;
+  return err_set(err, ERR_INVALID,
+                 "train.hold: run '%s' is a trial of sweep '%s', which alone says how far its trials go: "
+                 "'weir fork %s' begins a run of your own from it, 'weir sweep stop %s' ends the sweep",
+                 run->run, sweep->id, run->run, sweep->id);
+}
+
 /* Whether its tenant may have no further trial now. */
 static bool is_over_quota(struct coordinator_service *shell, struct shell_sweep *sweep) {
   const Weir__SweepHead *head = sweep->head;

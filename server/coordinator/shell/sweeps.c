@@ -306,6 +306,13 @@ static bool has_come(const Weir__RunInfo *info, uint64_t rung, bool is_last) {
   return is_last || (info->patience && info->patience->last_step > 0);
 }
 
+/* Whether the run will never stand at the rung: people have raised its hold while the sweep was over. */
+static bool has_passed(const Weir__RunInfo *info, uint64_t rung, bool is_last) {
+  if (info->state == WEIR__RUN_STATE__HELD)
+    return rung > 0 && info->step > rung;
+  return info->state == WEIR__RUN_STATE__DONE && !has_come(info, rung, is_last);
+}
+
 /* The share of its way to the trial's next rung that the run has yet to compute at a version. */
 static double share_behind(const struct sweep *sweep, const struct sweep_trial *trial,
                            const Weir__RunInfo *info, uint64_t version) {
@@ -335,6 +342,10 @@ static void observe_run(struct shell_sweep *sweep, const struct sweep_trial *tri
   switch (info->state) {
   case WEIR__RUN_STATE__DONE:
   case WEIR__RUN_STATE__HELD:
+    if (has_passed(info, rung, is_last)) {
+      outcome.failure = "its run went past the rung";
+      break;
+    }
     if (!is_evaluated || !has_come(info, rung, is_last))
       return;
     if (info->patience && info->patience->last_step)

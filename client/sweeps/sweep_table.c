@@ -253,12 +253,20 @@ static char *last_text(struct columns *columns, const Weir__SweepTrial *trial, s
                       results && trial->n_results ? sweep_number(results[trial->n_results - 1], text) : "");
 }
 
+/* Of the trial; of one whose run people have paused, that it waits for them. */
+static const char *state_text(const Weir__SweepInfo *info, const Weir__SweepTrial *trial) {
+  for (size_t i = 0; i < info->n_progress; i++)
+    if (info->progress[i]->trial == trial->number && info->progress[i]->state == WEIR__RUN_STATE__PAUSED)
+      return "paused";
+  return trial->state;
+}
+
 /* A row's cells. */
 static void columns_fill(struct columns *columns, const Weir__SweepInfo *info,
                          const Weir__SweepTrial *trial) {
   columns->n = 0;
   column_add(columns, arena_printf(&columns->arena, "%u", trial->number));
-  column_add(columns, trial->state);
+  column_add(columns, state_text(info, trial));
   if (columns->has_forks)
     column_add(columns, trial->has_parent ? arena_printf(&columns->arena, "%u", trial->parent) : "");
   for (size_t r = 0; r < columns->n_rungs; r++)

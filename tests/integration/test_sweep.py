@@ -234,6 +234,20 @@ def test_the_hold_of_a_trial_is_set_by_its_sweep_alone():
         assert sweep.ends()["records"] == expected
 
 
+def test_a_trial_that_is_paused_is_shown_so():
+    with Folder() as folder, Cluster(folder, workers=0, is_patient=True) as cluster:
+        sweep = Sweep(cluster, write_sweep(folder))
+        run = sweep.id + "-0001"
+
+        def states():
+            return [line.split()[:2] for line in sweep.ask("status", sweep.id).stdout.splitlines()[2:]]
+        wait_for_run(cluster, run)
+        weir("pause", run, "--coordinator", cluster.address)
+        wait_for(lambda: states() == [["0", "running"], ["1", "paused"], ["2", "running"]], "a paused trial")
+        weir("resume", run, "--coordinator", cluster.address)
+        wait_for(lambda: states() == [["0", "running"], ["1", "running"], ["2", "running"]], "trials that run")
+
+
 def test_a_sweep_is_stopped():
     with Folder() as folder, Cluster(folder) as cluster:
         sweep = Sweep(cluster, write_sweep(folder, schedule="{name: none}", trials=500))

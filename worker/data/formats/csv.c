@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "common/base/memory.h"
-#include "worker/data/formats/csv_reader.h"
+#include "common/csv/csv_reader.h"
 
-enum { FIELDS_MAX = 1 << 16, ROWS_FIRST = 1024 };
+enum { ROWS_FIRST = 1024 };
 
 /* A column as it grows. */
 struct csv_column {
@@ -45,8 +45,9 @@ static int read_header(struct csv *csv, struct err *err) {
     return err_set(err, ERR_INVALID, "%s: has no record", csv->path);
   before = csv->reader;
   while (!field.is_last) {
-    if (csv->n_fields == FIELDS_MAX)
-      return err_set(err, ERR_UNSUPPORTED, "%s: has more than %d fields in a record", csv->path, FIELDS_MAX);
+    if (csv->n_fields == CSV_FIELDS_MAX)
+      return err_set(err, ERR_UNSUPPORTED, "%s: has more than %d fields in a record", csv->path,
+                     CSV_FIELDS_MAX);
     if (!csv_read_field(&csv->reader, &field, err))
       return err->code;
     if ((csv->n_fields & (csv->n_fields - 1)) == 0)

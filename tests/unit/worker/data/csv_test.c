@@ -14,7 +14,7 @@
 #include "common/base/memory.h"
 #include "tests/support/worker/data_fixture.h"
 #include "tests/support/worker/format_fixture.h"
-#include "worker/data/formats/csv_reader.h"
+#include "common/csv/csv_reader.h"
 
 #define SOURCE(columns) "train: {format: csv, file: a.csv, columns: {" columns "}}"
 

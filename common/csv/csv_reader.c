@@ -1,5 +1,5 @@
 /* Fields of comma-separated values and numbers in them. */
-#include "worker/data/formats/csv_reader.h"
+#include "common/csv/csv_reader.h"
 
 #include <locale.h>
 #include <math.h>

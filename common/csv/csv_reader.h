@@ -1,12 +1,14 @@
 /* Fields of a file of comma-separated values (RFC 4180; lines may end in LF alone), one after the other, and
    what they say as numbers. */
-#ifndef WEIR_WORKER_DATA_FORMATS_CSV_READER_H
-#define WEIR_WORKER_DATA_FORMATS_CSV_READER_H
+#ifndef WEIR_COMMON_CSV_CSV_READER_H
+#define WEIR_COMMON_CSV_CSV_READER_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "common/base/err.h"
+
+enum { CSV_FIELDS_MAX = 1 << 16 }; /* of a record that a worker takes */
 
 struct csv_reader {
   const char *path;

@@ -27,8 +27,11 @@ static void print_summary(const struct draft *draft, const char *path) {
     printf("data      %s\n", data->train);
   else
     printf("fill in   data: %s (now %s)\n", data->meaning, data->train);
+  if (data->eval)
+    printf("eval      %s\n", data->eval);
   if (data->doubt)
     printf("fill in   data: %s\n", data->doubt);
+  data_guess_write_notes(data, stdout, "note      ");
   printf("then      weir train %s\n", path);
 }
 

@@ -1,118 +1,193 @@
 /* Reading a CSV file's names of fields. */
 #include "client/drafts/csv_header.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "common/base/memory.h"
+#include "common/base/text.h"
 
-enum { LINE_MAX_BYTES = 1 << 16 };
+enum { HEAD_MAX_BYTES = 1 << 24, SHOWN_MAX_BYTES = 60 };
 
-/* Without the byte order mark that spreadsheets begin it with. */
-static char *first_line(const char *path) {
-  static const char mark[] = "\xef\xbb\xbf";
-  FILE *file = fopen(path, "r");
-  char *line = NULL;
-  if (!file)
-    return NULL;
-  line = mem_new(LINE_MAX_BYTES);
-  if (!fgets(line, LINE_MAX_BYTES, file))
-    *line = '\0';
-  line[strcspn(line, "\r\n")] = '\0';
-  fclose(file);
-  if (strncmp(line, mark, strlen(mark)) == 0)
-    memmove(line, line + strlen(mark), strlen(line) - strlen(mark) + 1);
-  return line;
-}
-
-/* Without the blanks around it, and the quotes. */
-static char *bare(char *field) {
-  size_t length;
-  field += strspn(field, " \t");
-  length = strlen(field);
-  while (length > 0 && (field[length - 1] == ' ' || field[length - 1] == '\t'))
-    length--;
-  if (length >= 2 && field[0] == '"' && field[length - 1] == '"') {
-    field++;
-    length -= 2;
-  }
-  field[length] = '\0';
-  return field;
-}
-
-static char find_delimiter(const char *line) {
-  static const char candidates[] = ",;\t|";
-  int most = 0;
-  char found = ',';
-  for (const char *candidate = candidates; *candidate; candidate++) {
-    int count = 0;
-    for (const char *at = line; (at = strchr(at, *candidate)); at++)
-      count++;
-    if (count > most) {
-      most = count;
-      found = *candidate;
-    }
-  }
-  return found;
-}
-
-static bool is_number(const char *text) {
-  char *end;
-  strtod(text, &end);
-  return end != text && !*end;
-}
-
-static bool is_label(const char *field) {
-  static const char *const names[] = {"label", "labels", "target", "class", "y", NULL};
-  for (int i = 0; names[i]; i++)
-    if (strcasecmp(field, names[i]) == 0)
-      return true;
-  return false;
-}
-
-static char *range(char *const *fields, int64_t begin, int64_t end) {
-  if (begin >= end)
-    return mem_strdup("");
-  return end - begin == 1 ? mem_strdup(fields[begin]) : mem_printf("%s:%s", fields[begin], fields[end - 1]);
-}
+static struct csv_field *first_record(const char *text, size_t size, char delimiter, int *n);
+static bool are_numbers(const struct csv_field *fields, int n);
 
 void csv_header_read(const char *path, struct csv_header *out) {
-  char *line = first_line(path), **fields = NULL, *rest = line, *before, *after;
-  int64_t label = -1;
-  int capacity = 0;
-  *out = (struct csv_header){0};
-  if (!line || !*line)
-    goto out;
-  out->delimiter = find_delimiter(line);
-  for (char *field; (field = strsep(&rest, (char[]){out->delimiter, '\0'}));) {
-    array_reserve((void **)&fields, &capacity, (int)out->n_fields, sizeof *fields);
-    fields[out->n_fields++] = bare(field);
+  static const char delimiters[] = ",;\t|";
+  FILE *file = fopen(path, "re");
+  size_t size;
+  *out = (struct csv_header){.delimiter = ','};
+  if (!file)
+    return;
+  out->text = mem_new(HEAD_MAX_BYTES);
+  size = fread(out->text, 1, HEAD_MAX_BYTES, file);
+  fclose(file);
+  for (const char *delimiter = delimiters; *delimiter; delimiter++) {
+    int n;
+    struct csv_field *fields = first_record(out->text, size, *delimiter, &n);
+    if (n > out->n_fields) {
+      free(out->fields);
+      out->fields = fields;
+      out->n_fields = n;
+      out->delimiter = *delimiter;
+    } else
+      free(fields);
   }
-  if (out->n_fields < 2)
-    goto out;
-  for (int64_t f = 0; f < out->n_fields; f++) {
-    if (!*fields[f] || is_number(fields[f]) || strpbrk(fields[f], "\":\\,"))
-      goto out;
-    if (is_label(fields[f]))
-      label = f;
-  }
-  label = label < 0 ? out->n_fields - 1 : label;
-  before = range(fields, 0, label);
-  after = range(fields, label + 1, out->n_fields);
-  out->features = mem_printf("%s%s%s", before, *before && *after ? "," : "", after);
-  out->label = mem_strdup(fields[label]);
-  free(before);
-  free(after);
-out:
-  free(fields);
-  free(line);
+  out->has_names = !are_numbers(out->fields, out->n_fields);
 }
 
 void csv_header_fini(struct csv_header *header) {
-  free(header->features);
-  free(header->label);
+  free(header->text);
+  free(header->fields);
   *header = (struct csv_header){0};
+}
+
+/* *n is 0 where there is none, or where it goes on behind the text. */
+static struct csv_field *first_record(const char *text, size_t size, char delimiter, int *n) {
+  struct csv_field *fields = NULL;
+  struct csv_reader reader;
+  struct err unused = ERR_NONE;
+  int capacity = 0;
+  *n = 0;
+  csv_begin(&reader, "", text, size, delimiter);
+  if (!csv_has_record(&reader))
+    return NULL;
+  do {
+    array_reserve((void **)&fields, &capacity, *n, sizeof *fields);
+    if (*n == CSV_FIELDS_MAX || !csv_read_field(&reader, &fields[*n], &unused)) {
+      *n = 0;
+      break;
+    }
+  } while (!fields[(*n)++].is_last);
+  if (size == HEAD_MAX_BYTES && reader.at == reader.end)
+    *n = 0;
+  return fields;
+}
+
+static bool are_numbers(const struct csv_field *fields, int n) {
+  struct csv_number number;
+  for (int f = 0; f < n; f++)
+    if (!csv_read_number(&fields[f], &number))
+      return false;
+  return true;
+}
+
+int csv_header_find(const struct csv_header *header, const char *name, size_t length, int *first) {
+  int found = 0;
+  for (int f = 0; f < header->n_fields; f++)
+    if (header->fields[f].length == length && memcmp(header->fields[f].text, name, length) == 0 &&
+        found++ == 0)
+      *first = f;
+  return found;
+}
+
+int csv_header_label(const struct csv_header *header) {
+  static const char *const names[] = {"label", "labels", "target", "class", "y", NULL};
+  for (int i = 0; names[i]; i++)
+    for (int f = 0; f < header->n_fields; f++)
+      if (header->fields[f].length == strlen(names[i]) &&
+          strncasecmp(header->fields[f].text, names[i], strlen(names[i])) == 0)
+        return f;
+  return header->n_fields - 1;
+}
+
+static bool is_clean(const struct csv_field *name) {
+  char *copy = mem_printf("%.*s", (int)name->length, name->text);
+  bool is_whole = strlen(copy) == name->length && text_is_clean(copy);
+  free(copy);
+  return is_whole;
+}
+
+static bool is_single(const struct csv_header *header, const struct csv_field *name) {
+  int first;
+  return csv_header_find(header, name->text, name->length, &first) == 1;
+}
+
+/* A list is cut at its commas, and the blanks around its entries are none of theirs. */
+static bool can_be_named(const struct csv_header *header, int field) {
+  const struct csv_field *name;
+  if (!header->has_names)
+    return true;
+  name = &header->fields[field];
+  return name->length > 0 && is_clean(name) && !memchr(name->text, ',', name->length) && *name->text != ' ' &&
+         name->text[name->length - 1] != ' ' && is_single(header, name);
+}
+
+static char *name_of(const struct csv_header *header, int field) {
+  return header->has_names ? mem_printf("%.*s", (int)header->fields[field].length, header->fields[field].text)
+                           : mem_printf("%d", field + 1);
+}
+
+/* A range ends at its first colon; a text that is a field's name is no range. NULL: it cannot be said. */
+static char *range_text(const struct csv_header *header, int first, int last) {
+  char *from, *to, *text;
+  int unused;
+  if (!can_be_named(header, last))
+    return NULL;
+  from = name_of(header, first);
+  to = name_of(header, last);
+  text = mem_printf("%s:%s", from, to);
+  if (strchr(from, ':') || (header->has_names && csv_header_find(header, text, strlen(text), &unused))) {
+    free(text);
+    text = NULL;
+  }
+  free(from);
+  free(to);
+  return text;
+}
+
+/* The most of fields[0 .. n) that one entry can say; *taken: how many these are. */
+static char *entry_text(const struct csv_header *header, const int *fields, int n, int *taken) {
+  char *text = NULL;
+  *taken = 1;
+  if (!can_be_named(header, fields[0]))
+    return NULL;
+  while (*taken < n && fields[*taken] == fields[*taken - 1] + 1)
+    ++*taken;
+  for (; *taken > 1; --*taken)
+    if ((text = range_text(header, fields[0], fields[*taken - 1])))
+      return text;
+  return name_of(header, fields[0]);
+}
+
+char *csv_header_columns(const struct csv_header *header, const int *fields, int n, int *unnamed) {
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  bool is_named = true;
+  CHECK(out);
+  for (int at = 0, taken; at < n && is_named; at += taken) {
+    char *entry = entry_text(header, fields + at, n - at, &taken);
+    is_named = entry != NULL;
+    if (is_named)
+      fprintf(out, "%s%s", at ? "," : "", entry);
+    else
+      *unnamed = fields[at];
+    free(entry);
+  }
+  fclose(out);
+  if (is_named)
+    return text;
+  free(text);
+  return NULL;
+}
+
+char *csv_header_complaint(const struct csv_header *header, int field) {
+  const struct csv_field *name = &header->fields[field];
+  char *whole = name_of(header, field), *shown, *text;
+  shown = text_copy_clean(whole, SHOWN_MAX_BYTES);
+  if (name->length == 0)
+    text = mem_printf("field %d has no name: give it one in the first line", field + 1);
+  else if (!is_clean(name))
+    text = mem_printf("the name of field %d, '%s', is not UTF-8: save the file as UTF-8", field + 1, shown);
+  else if (!is_single(header, name))
+    text = mem_printf("more than one field is called '%s': rename all but one", shown);
+  else
+    text = mem_printf("the name of field %d, '%s', has a comma, or blanks at its ends: rename it", field + 1,
+                      shown);
+  free(whole);
+  free(shown);
+  return text;
 }

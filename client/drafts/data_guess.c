@@ -7,13 +7,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/drafts/csv_header.h"
+#include "client/drafts/csv_columns.h"
+#include "client/drafts/yaml_text.h"
 #include "common/base/memory.h"
 
 /* Where a file of the data would be. */
 struct place {
   const struct task *task;
-  const char *root, *file;
+  const char *root, *train, *file; /* file: train, or what is evaluated beside it */
 };
 
 /* Files as people have them: looked for in the table's order. */
@@ -22,6 +23,7 @@ struct layout {
   const char *format, *train, *eval; /* eval NULL: split */
   bool is_usual;                     /* of the kind of data, where none is there */
   void (*write)(FILE *out, const struct place *place, struct data_guess *guess);
+  char *(*misfit)(const struct place *eval); /* why it is left out, or NULL; freed by the caller */
   const char *meaning;
 };
 
@@ -56,33 +58,53 @@ static bool arrays_are_there(const struct task *task, const char *root) {
   return are_there;
 }
 
-static const struct layout *find_layout(const struct task *task, const char *root, bool *is_found) {
+static void add_note(struct data_guess *guess, char *note) {
+  char *former = guess->notes;
+  guess->notes = mem_printf("%s%s\n", former ? former : "", note);
+  free(former);
+  free(note);
+}
+
+/* What is there is evaluated with the training data, unless it does not fit it. */
+static bool eval_is_there(const struct layout *layout, const struct place *place, struct data_guess *guess) {
+  char *misfit;
+  if (!is_there(place->root, layout->eval))
+    return false;
+  misfit = layout->misfit ? layout->misfit(place) : NULL;
+  if (misfit)
+    add_note(guess, mem_printf("%s is left out: %s", layout->eval, misfit));
+  free(misfit);
+  return !misfit;
+}
+
+static const struct layout *find_layout(const struct task *task, const char *root, struct data_guess *guess) {
   const struct layout *usual = NULL;
-  *is_found = true;
+  guess->is_found = true;
   for (const struct layout *layout = layouts; layout->format; layout++) {
+    const struct place place = {task, root, layout->train, layout->eval};
     if (layout->data != task->data)
       continue;
-    if (is_there(root, layout->train) && (!layout->eval || is_there(root, layout->eval)))
+    if (is_there(root, layout->train) && (!layout->eval || eval_is_there(layout, &place, guess)))
       return layout;
     if (layout->is_usual)
       usual = layout;
   }
-  *is_found = arrays_are_there(task, root);
-  return *is_found ? NULL : usual;
+  guess->is_found = arrays_are_there(task, root);
+  return guess->is_found ? NULL : usual;
 }
 
 void data_guess_find(const struct task *task, const char *root, struct data_guess *out) {
   const struct layout *layout;
   *out = (struct data_guess){0};
-  layout = find_layout(task, root, &out->is_found);
+  layout = find_layout(task, root, out);
   if (!layout) {
     guess_arrays(task, out);
     return;
   }
   out->meaning = layout->meaning;
-  out->train = source_text(layout, &(struct place){task, root, layout->train}, out);
+  out->train = source_text(layout, &(struct place){task, root, layout->train, layout->train}, out);
   if (layout->eval && out->is_found)
-    out->eval = source_text(layout, &(struct place){task, root, layout->eval}, out);
+    out->eval = source_text(layout, &(struct place){task, root, layout->train, layout->eval}, out);
   write_transforms(task, layout, out);
 }
 
@@ -91,31 +113,13 @@ void data_guess_fini(struct data_guess *guess) {
   free(guess->eval);
   free(guess->transforms);
   free(guess->doubt);
+  free(guess->notes);
   *guess = (struct data_guess){0};
 }
 
-static bool is_plain(const char *name) {
-  if (!isalpha((unsigned char)*name))
-    return false;
-  while (isalnum((unsigned char)*name) || (*name && strchr("_./-", *name)))
-    name++;
-  return !*name;
-}
-
-char *data_quoted(const char *name) {
-  char *text = NULL;
-  size_t size;
-  FILE *out;
-  if (is_plain(name))
-    return mem_strdup(name);
-  out = open_memstream(&text, &size);
-  CHECK(out);
-  fputc('"', out);
-  for (const char *c = name; *c; c++)
-    fprintf(out, *c == '"' || *c == '\\' ? "\\%c" : (unsigned char)*c < ' ' ? "\\x%02x" : "%c", *c);
-  fputc('"', out);
-  fclose(out);
-  return text;
+void data_guess_write_notes(const struct data_guess *guess, FILE *out, const char *before) {
+  for (const char *note = guess->notes; note && *note; note = strchr(note, '\n') + 1)
+    fprintf(out, "%s%.*s\n", before, (int)strcspn(note, "\n"), note);
 }
 
 static char *source_text(const struct layout *layout, const struct place *place, struct data_guess *guess) {
@@ -140,7 +144,7 @@ static void guess_arrays(const struct task *task, struct data_guess *guess) {
   fprintf(out, "{format: npy, columns: {");
   for (int i = 0; i < model->n_columns; i++) {
     const char *input = task_input(task, i)->name;
-    char *name = data_quoted(input), *plain = array_file(input), *file = data_quoted(plain);
+    char *name = yaml_quoted(input), *plain = array_file(input), *file = yaml_quoted(plain);
     fprintf(out, "%s%s: %s", i ? ", " : "", name, file);
     free(name);
     free(plain);
@@ -198,25 +202,41 @@ static void write_tokens(FILE *out, const struct place *place, struct data_guess
           (long long)context(place->task));
 }
 
-static void write_csv(FILE *out, const struct place *place, struct data_guess *guess) {
+/* Of the place's file, and of the training data. */
+static void find_csv(const struct place *place, struct csv_columns *train, struct csv_columns *eval) {
   int64_t features = task_input(place->task, 0)->shape.dim[1];
-  struct csv_header header = {0};
-  char *path = mem_printf("%s/%s", place->root, place->file),
-       *input = data_quoted(task_input(place->task, 0)->name);
-  csv_header_read(path, &header);
-  if (header.n_fields && header.n_fields != features + 1 && !guess->doubt)
-    guess->doubt = mem_printf("%s has %lld fields, which should be the %lld features and a label",
-                              place->file, (long long)header.n_fields, (long long)features);
+  char *train_path = mem_printf("%s/%s", place->root, place->train),
+       *eval_path = mem_printf("%s/%s", place->root, place->file);
+  csv_columns_choose(train_path, features, train);
+  csv_columns_match(eval_path, train, eval);
+  free(train_path);
+  free(eval_path);
+}
+
+static char *csv_misfit(const struct place *place) {
+  struct csv_columns train, eval;
+  char *misfit;
+  find_csv(place, &train, &eval);
+  misfit = eval.doubt;
+  eval.doubt = NULL;
+  csv_columns_fini(&train);
+  csv_columns_fini(&eval);
+  return misfit;
+}
+
+static void write_csv(FILE *out, const struct place *place, struct data_guess *guess) {
+  bool is_train = place->file == place->train;
+  struct csv_columns train, eval;
+  char *input = yaml_quoted(task_input(place->task, 0)->name);
+  find_csv(place, &train, &eval);
+  if (is_train && train.doubt)
+    guess->doubt = mem_printf("%s: %s", place->file, train.doubt);
+  if (is_train && train.note)
+    add_note(guess, mem_printf("%s: %s", place->file, train.note));
   fprintf(out, "file: %s, ", place->file);
-  if (header.n_fields && header.delimiter != ',')
-    fprintf(out, header.delimiter == '\t' ? "delimiter: \"\\t\", " : "delimiter: \"%c\", ", header.delimiter);
-  if (header.features)
-    fprintf(out, "columns: {%s: \"%s\", labels: \"%s\"}", input, header.features, header.label);
-  else
-    fprintf(out, "header: false, columns: {%s: \"1:%lld\", labels: \"%lld\"}", input, (long long)features,
-            (long long)features + 1);
-  csv_header_fini(&header);
-  free(path);
+  csv_columns_write(out, is_train ? &train : &eval, input);
+  csv_columns_fini(&train);
+  csv_columns_fini(&eval);
   free(input);
 }
 
@@ -246,24 +266,25 @@ static void write_transforms(const struct task *task, const struct layout *layou
 #define CLASS_FOLDERS "a folder of JPEG and PNG files for each class"
 #define CSV_ROWS "a row of numbers a sample, the label in one field"
 static const struct layout layouts[] = {
-    {TASK_IMAGES, "images", "train", "val", true, write_images, CLASS_FOLDERS},
-    {TASK_IMAGES, "images", "train", "test", false, write_images, CLASS_FOLDERS},
-    {TASK_IMAGES, "images", "train", NULL, false, write_images, CLASS_FOLDERS},
-    {TASK_IMAGES, "idx", "train-images-idx3-ubyte.gz", "t10k-images-idx3-ubyte.gz", false, write_idx,
+    {TASK_IMAGES, "images", "train", "val", true, write_images, NULL, CLASS_FOLDERS},
+    {TASK_IMAGES, "images", "train", "test", false, write_images, NULL, CLASS_FOLDERS},
+    {TASK_IMAGES, "images", "train", NULL, false, write_images, NULL, CLASS_FOLDERS},
+    {TASK_IMAGES, "idx", "train-images-idx3-ubyte.gz", "t10k-images-idx3-ubyte.gz", false, write_idx, NULL,
      "MNIST's format"},
-    {TASK_IMAGES, "idx", "train-images-idx3-ubyte", "t10k-images-idx3-ubyte", false, write_idx,
+    {TASK_IMAGES, "idx", "train-images-idx3-ubyte", "t10k-images-idx3-ubyte", false, write_idx, NULL,
      "MNIST's format"},
-    {TASK_IMAGES, "cifar", "data_batch_1.bin", "test_batch.bin", false, write_cifar,
+    {TASK_IMAGES, "cifar", "data_batch_1.bin", "test_batch.bin", false, write_cifar, NULL,
      "CIFAR-10's binary files"},
-    {TASK_IMAGES, "cifar", "train.bin", "test.bin", false, write_cifar, "CIFAR-100's binary files"},
-    {TASK_TOKENS, "text", "train.txt", "val.txt", false, write_text, "text in UTF-8"},
-    {TASK_TOKENS, "text", "train.txt", "test.txt", false, write_text, "text in UTF-8"},
-    {TASK_TOKENS, "text", "train.txt", NULL, false, write_text, "text in UTF-8"},
-    {TASK_TOKENS, "text", "input.txt", NULL, false, write_text, "text in UTF-8"},
-    {TASK_TOKENS, "tokens", "train.bin", "val.bin", true, write_tokens, "numbers of tokens, little-endian"},
-    {TASK_TOKENS, "tokens", "train.bin", NULL, false, write_tokens, "numbers of tokens, little-endian"},
-    {TASK_TABLE, "csv", "train.csv", "val.csv", true, write_csv, CSV_ROWS},
-    {TASK_TABLE, "csv", "train.csv", "test.csv", false, write_csv, CSV_ROWS},
-    {TASK_TABLE, "csv", "train.csv", NULL, false, write_csv, CSV_ROWS},
+    {TASK_IMAGES, "cifar", "train.bin", "test.bin", false, write_cifar, NULL, "CIFAR-100's binary files"},
+    {TASK_TOKENS, "text", "train.txt", "val.txt", false, write_text, NULL, "text in UTF-8"},
+    {TASK_TOKENS, "text", "train.txt", "test.txt", false, write_text, NULL, "text in UTF-8"},
+    {TASK_TOKENS, "text", "train.txt", NULL, false, write_text, NULL, "text in UTF-8"},
+    {TASK_TOKENS, "text", "input.txt", NULL, false, write_text, NULL, "text in UTF-8"},
+    {TASK_TOKENS, "tokens", "train.bin", "val.bin", true, write_tokens, NULL,
+     "numbers of tokens, little-endian"},
+    {TASK_TOKENS, "tokens", "train.bin", NULL, false, write_tokens, NULL, "numbers of tokens, little-endian"},
+    {TASK_TABLE, "csv", "train.csv", "val.csv", true, write_csv, csv_misfit, CSV_ROWS},
+    {TASK_TABLE, "csv", "train.csv", "test.csv", false, write_csv, csv_misfit, CSV_ROWS},
+    {TASK_TABLE, "csv", "train.csv", NULL, false, write_csv, csv_misfit, CSV_ROWS},
     {0},
 };

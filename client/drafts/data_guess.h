@@ -2,6 +2,8 @@
 #ifndef WEIR_CLIENT_DRAFTS_DATA_GUESS_H
 #define WEIR_CLIENT_DRAFTS_DATA_GUESS_H
 
+#include <stdio.h>
+
 #include "client/drafts/task.h"
 
 struct data_guess {
@@ -11,13 +13,14 @@ struct data_guess {
   char *transforms;    /* lines of the list, each with its line end and indented by four; "" for none */
   const char *meaning; /* of what train names: "a folder of JPEG and PNG files for each class" */
   char *doubt;         /* what does not fit the model; NULL: nothing */
+  char *notes;         /* what else is to be known, each with its line end; NULL: nothing */
 };
 
 /* root: the folder. Released with data_guess_fini. */
 void data_guess_find(const struct task *task, const char *root, struct data_guess *out);
 void data_guess_fini(struct data_guess *guess); /* safe on a zeroed one */
 
-/* A name as a YAML scalar; freed by the caller. */
-char *data_quoted(const char *name);
+/* The notes, each behind `before`. */
+void data_guess_write_notes(const struct data_guess *guess, FILE *out, const char *before);
 
 #endif

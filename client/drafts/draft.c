@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "client/drafts/yaml_text.h"
 #include "common/agree/spec.h"
 #include "common/base/memory.h"
 #include "common/settle/spec_settle.h"
@@ -128,7 +129,7 @@ static void write_inputs(FILE *out, const struct task *task) {
     return;
   fprintf(out, "  inputs: {");
   for (int i = 0; i < task->model->n_columns; i++) {
-    char *name = data_quoted(task_input(task, i)->name);
+    char *name = yaml_quoted(task_input(task, i)->name);
     fprintf(out, "%s%s: %s", i ? ", " : "", name, name);
     free(name);
   }
@@ -136,7 +137,7 @@ static void write_inputs(FILE *out, const struct task *task) {
 }
 
 static void write_model(FILE *out, const struct draft_request *request, const struct task *task) {
-  char *path = model_path(request), *onnx = data_quoted(path), *loss = data_quoted(task->loss);
+  char *path = model_path(request), *onnx = yaml_quoted(path), *loss = yaml_quoted(task->loss);
   fprintf(out, "model:\n  onnx: %s    # relative to this file\n  loss: %s\n", onnx, loss);
   if (task->note)
     fprintf(out, "    # %s\n", task->note);
@@ -147,12 +148,13 @@ static void write_model(FILE *out, const struct draft_request *request, const st
 }
 
 static void write_data(FILE *out, const struct data_guess *data, const char *root) {
-  char *quoted = data_quoted(root);
+  char *quoted = yaml_quoted(root);
   const char *fill_in = data->is_found ? "" : "FILL IN: ";
   fprintf(out, "data:\n  root: %s    # a folder on the workers, below their --data-root\n", quoted);
   fprintf(out, "  # %s%s\n  train: %s\n", fill_in, data->meaning, data->train);
   if (data->doubt)
     fprintf(out, "  # FILL IN: %s\n", data->doubt);
+  data_guess_write_notes(data, out, "  # ");
   if (data->eval)
     fprintf(out, "  eval: %s\n", data->eval);
   else

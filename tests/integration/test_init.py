@@ -90,7 +90,7 @@ def test_what_is_to_be_filled_in_is_named_and_found_once_it_is_there():
         os.mkdir(folder.file("data"))
         folder.file("data/train.csv", "1,2,0\n3,4,1\n")
         said = weir("init", model, "--force", "--data", folder.file("data")).stdout
-        assert "train.csv has 3 fields" in said, said
+        assert "train.csv: it has 3 fields" in said, said
         folder.file("data/train.csv", "".join(f"{i},2,3,{i % 2}\n" for i in range(SAMPLES)))
         said = weir("init", model, "-o", folder.file("other.yaml"), "--data", folder.file("data")).stdout
         assert 'header: false, columns: {image: "1:3", labels: "4"}' in said and "fill in" not in said, said
@@ -100,6 +100,59 @@ def test_what_is_to_be_filled_in_is_named_and_found_once_it_is_there():
             said = weir("init", model, "--force", "-o", folder.file("other.yaml"), "--data", folder.file("data")).stdout
             assert f"delimiter: {words}, columns: {{image: \"a:c\", labels: \"y\"}}" in said and "fill in" not in said, said
             weir("train", folder.file("other.yaml"), "--threads", 1, "--out", folder.file("out"), "--force")
+
+
+def rows(order, delimiter=","):
+    """Records whose fields have these names: one class where a is large, the other where c is."""
+    def record(i):
+        values = {"a": i % 2 * 9, "b": 1, "c": 9 - i % 2 * 9, "label": i % 2}
+        return delimiter.join(str(values.get(name, i)) for name in order)
+
+    return "\n".join([delimiter.join(order), *(record(i) for i in range(SAMPLES))]) + "\n"
+
+
+def test_what_is_evaluated_has_the_training_datas_fields_in_their_order():
+    with Folder() as folder:
+        model, spec = folder.model("mlp", "--input", "3", "--hidden", "8", "--classes", 2), folder.file("mlp.yaml")
+        folder.file("train.csv", rows(["a", "b", "c", "label"]))
+        folder.file("val.csv", rows(["label", "c", "b", "a"], ";"))
+        said = weir("init", model).stdout
+        assert ('eval      {format: csv, file: val.csv, delimiter: ";", columns: {image: "a,b,c", labels: "label"}}\n' in said
+                and "note" not in said), said
+        done = weir("train", spec, "--threads", 1, "--out", folder.file("out"), "train.epochs=20", "train.batch=8",
+                    "train.microbatches=1", "train.optimizer.lr=0.05")
+        assert re.search(r"^accuracy +100(\.0+)? %", done.stdout, re.M), done.stdout
+
+
+def test_data_that_cannot_be_evaluated_is_left_out_with_the_reason():
+    with Folder() as folder:
+        model, spec = folder.model("mlp", "--input", "3", "--classes", 2), folder.file("mlp.yaml")
+        folder.file("train.csv", rows(["a", "b", "c", "label"]))
+        folder.file("test.csv", rows(["id", "a", "b", "c"]))
+        said, left_out = weir("init", model).stdout, "test.csv is left out: it has no field 'label'\n"
+        assert f"\nnote      {left_out}" in said and "eval  " not in said and "fill in" not in said, said
+        with open(spec) as file:
+            written = file.read()
+        assert f"  # {left_out}" in written and "  split: [0.9, 0.1]" in written, written
+        weir("train", spec, "--threads", 1, "--out", folder.file("out"), "train.batch=8", "train.microbatches=1")
+        folder.file("val.csv", rows(["a", "c", "label"]))
+        folder.file("test.csv", rows(["c", "id", "label", "a", "b"]))
+        said = weir("init", model, "--force").stdout
+        assert ("note      val.csv is left out: it has no field 'b'\n" in said
+                and 'eval      {format: csv, file: test.csv, columns: {image: "a:b,c", labels: "label"}}\n' in said), said
+
+
+def test_headers_as_pandas_and_spreadsheets_write_them_train():
+    with Folder() as folder:
+        model, spec = folder.model("mlp", "--input", "3", "--classes", 2), folder.file("mlp.yaml")
+        for header, columns in ((",a,b,c,label", '{image: "a:c", labels: "label"}'), ("0,1,2,label", '{image: "0:2", labels: "label"}'),
+                                ('\n\nx,"b,c",d:1,label', '{image: "x:d:1", labels: "label"}'),
+                                ("nan,\\,inf,y", '{image: "nan:inf", labels: "y"}')):
+            width = 5 if header.startswith(",") else 4
+            folder.file("train.csv", header + "\n" + "".join(",".join([str(i % 2)] * width) + "\n" for i in range(SAMPLES)))
+            said = weir("init", model, "--force").stdout
+            assert f"columns: {columns}" in said and "fill in" not in said and ("note" in said) == header.startswith(","), said
+            weir("train", spec, "--threads", 1, "--out", folder.file("out"), "--force", "train.batch=8", "train.microbatches=1")
 
 
 def test_a_file_that_is_there_is_not_replaced_and_bad_input_is_named():

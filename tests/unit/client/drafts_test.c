@@ -4,12 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "client/drafts/csv_header.h"
 #include "client/drafts/data_guess.h"
+#include "client/drafts/yaml_text.h"
 #include "common/agree/float_setting.h"
 #include "tests/support/model/onnx_build.h"
 
@@ -145,57 +144,6 @@ static void a_microbatch_takes_no_more_memory_than_a_gibibyte(void **state) {
   onnx_build_fini(&build);
 }
 
-static void fields_of_a_csv_file_are_features_but_for_its_label(void **state) {
-  static const struct {
-    const char *line, *features, *label;
-    int64_t n_fields;
-    char delimiter;
-  } cases[] = {
-      {"a,b,c\n1,2,3\n", "a:b", "c", 3, ','},
-      {"a,Label,c,d\r\n", "a,c:d", "Label", 4, ','},
-      {"y,a\n", "a", "y", 2, ','},
-      {"\xef\xbb\xbf"
-       "a,b,y\r\n",
-       "a:b", "y", 3, ','},
-      {"\"a\",\"b\",\"y\"\n", "a:b", "y", 3, ','},
-      {"a,\tb , y\n", "a:b", "y", 3, ','},
-      {"\"1\",\"2\"\n", NULL, NULL, 2, ','},
-      {"\"a\" b,y\n", NULL, NULL, 2, ','},
-      {"1,2.5,-3e4\n", NULL, NULL, 3, ','},
-      {"a,,c\n", NULL, NULL, 3, ','},
-      {"a,\"b,c\"\n", NULL, NULL, 3, ','},
-      {"", NULL, NULL, 0, '\0'},
-      {"\n1,2\n", NULL, NULL, 0, '\0'},
-      {"only\n", NULL, NULL, 1, ','},
-      {"a;b;y\n1,5;2,5;0\n", "a:b", "y", 3, ';'},
-      {"a\t\"b c\"\ty\n", "a:b c", "y", 3, '\t'},
-      {"a,b\tc\td\n", NULL, NULL, 3, '\t'},
-      {"a|b|y|c\n", "a:b,c", "y", 4, '|'},
-      {"a;b,c\n", "a;b", "c", 2, ','},
-  };
-  char path[] = "/tmp/weir-csv-XXXXXX";
-  int fd = mkstemp(path);
-  (void)state;
-  assert_true(fd >= 0);
-  close(fd);
-  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-    struct csv_header header;
-    FILE *file = fopen(path, "w");
-    fputs(cases[c].line, file);
-    fclose(file);
-    csv_header_read(path, &header);
-    assert_int_equal(header.n_fields, cases[c].n_fields);
-    assert_int_equal(header.delimiter, cases[c].delimiter);
-    assert_int_equal(header.features != NULL, cases[c].features != NULL);
-    if (cases[c].features) {
-      assert_string_equal(header.features, cases[c].features);
-      assert_string_equal(header.label, cases[c].label);
-    }
-    csv_header_fini(&header);
-  }
-  unlink(path);
-}
-
 static void names_are_quoted_where_yaml_would_read_them_otherwise(void **state) {
   static const char *const cases[][2] = {{"image.1", "image.1"},
                                          {"a b", "\"a b\""},
@@ -205,7 +153,7 @@ static void names_are_quoted_where_yaml_would_read_them_otherwise(void **state) 
                                          {"onnx::Gemm_3", "\"onnx::Gemm_3\""}};
   (void)state;
   for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-    char *text = data_quoted(cases[c][0]);
+    char *text = yaml_quoted(cases[c][0]);
     assert_string_equal(text, cases[c][1]);
     free(text);
   }
@@ -218,7 +166,6 @@ int main(void) {
       cmocka_unit_test(a_model_without_outputs_is_refused),
       cmocka_unit_test(a_model_that_was_exported_for_one_batch_is_given_it),
       cmocka_unit_test(a_microbatch_takes_no_more_memory_than_a_gibibyte),
-      cmocka_unit_test(fields_of_a_csv_file_are_features_but_for_its_label),
       cmocka_unit_test(names_are_quoted_where_yaml_would_read_them_otherwise),
   };
   float_setting_apply();

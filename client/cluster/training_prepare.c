@@ -6,6 +6,7 @@
 #include "client/cluster/start_weights.h"
 #include "client/cluster/stored.h"
 #include "client/cluster/training.h"
+#include "client/files/output_file.h"
 #include "client/files/result_dir.h"
 #include "common/agree/spec.h"
 #include "common/specs/spec_diff.h"
@@ -14,6 +15,7 @@
 
 static int check_options(const struct training *training, struct err *err);
 static int find_data_root(struct training *training, struct err *err);
+static int check_metrics(const struct training *training, struct err *err);
 static int check_workers(const struct training *training, struct err *err);
 static int take_labels(struct training *training, struct err *err);
 static int folder_begin(struct training *training, struct err *err);
@@ -27,7 +29,8 @@ int training_prepare(struct training *training, struct err *err) {
   const struct spec_source source = submission_source(args);
   char sha256[SHA256_HEX_SIZE];
   if (check_options(training, err) || submission_load(&training->submission, &source, err) ||
-      find_data_root(training, err) || check_workers(training, err) || take_labels(training, err))
+      check_metrics(training, err) || find_data_root(training, err) || check_workers(training, err) ||
+      take_labels(training, err))
     return err->code;
   sha256_hex(training->submission.onnx, training->submission.onnx_size, sha256);
   training->run.model_sha256 = mem_strdup(sha256);
@@ -57,6 +60,17 @@ static int find_data_root(struct training *training, struct err *err) {
   training->data_root =
       private_cluster_data_root(args_text(training->args, "data-root"), training->submission.spec, err);
   return training->data_root ? ERR_OK : (int)err->code;
+}
+
+/* It is appended to. */
+static int check_metrics(const struct training *training, struct err *err) {
+  const char *path = args_text(training->args, "metrics");
+  const char *inputs[] = {training->submission.path, training->submission.model_path};
+  for (size_t i = 0; path && i < sizeof inputs / sizeof *inputs; i++)
+    if (inputs[i] && output_file_is(path, inputs[i]))
+      return err_set(err, ERR_EXISTS, "--metrics '%s' is %s itself: name another file", path,
+                     i ? "the model" : "the spec");
+  return ERR_OK;
 }
 
 /* Fewer would wait for ever. */

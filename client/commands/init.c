@@ -41,7 +41,9 @@ static int init_run(const struct args *args) {
       .model = args->arguments[0], .data = args_text(args, "data"), .spec = path};
   struct draft draft = {0};
   struct err err = ERR_NONE;
-  if (!args_flag(args, "force") && access(path, F_OK) == 0)
+  if (output_file_is(path, request.model))
+    err_set(&err, ERR_EXISTS, "init: '%s' is the model itself: name another file with -o", path);
+  else if (!args_flag(args, "force") && access(path, F_OK) == 0)
     err_set(&err, ERR_EXISTS, "init: '%s' exists: name another file with -o, or --force", path);
   if (!err.code && draft_make(&request, &draft, &err) == 0 &&
       output_file_save(path, draft.text, strlen(draft.text), &err) == 0)

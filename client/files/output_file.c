@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,6 +86,12 @@ void output_file_close(struct output_file *file) {
   free(file->temporary);
   free(file->path);
   *file = (struct output_file){0};
+}
+
+bool output_file_is(const char *path, const char *other) {
+  struct stat status, others;
+  return stat(path, &status) == 0 && stat(other, &others) == 0 && status.st_dev == others.st_dev &&
+         status.st_ino == others.st_ino;
 }
 
 int output_file_save(const char *path, const void *data, size_t size, struct err *err) {

@@ -2,6 +2,7 @@
 #ifndef WEIR_CLIENT_FILES_OUTPUT_FILE_H
 #define WEIR_CLIENT_FILES_OUTPUT_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +22,9 @@ int output_file_write(struct output_file *file, uint64_t offset, const void *dat
 int output_file_commit(struct output_file *file, struct err *err);
 /* Removes what was not committed. Safe on a zeroed one, whose fd is 0. */
 void output_file_close(struct output_file *file);
+
+/* Whether both names lead to one file that is there. */
+bool output_file_is(const char *path, const char *other);
 
 /* All of it: a whole file. */
 int output_file_save(const char *path, const void *data, size_t size, struct err *err);

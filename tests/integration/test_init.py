@@ -158,7 +158,7 @@ def test_headers_as_pandas_and_spreadsheets_write_them_train():
 def test_a_file_that_is_there_is_not_replaced_and_bad_input_is_named():
     with Folder() as folder:
         model, spec = folder.model("mlp", "--input", "3", "--classes", 2), folder.file("mlp.yaml", "mine\n")
-        for arguments, wanted in (([model], f"'{spec}' exists"), ([model, "-o", model], "exists"),
+        for arguments, wanted in (([model], f"'{spec}' exists"), ([model, "-o", model], "is the model itself"),
                                   ([folder.file("none.onnx")], "none.onnx"), ([spec, "-o", folder.file("x.yaml")], "not an ONNX"),
                                   ([model, "-o", folder.file("x.yaml"), "--data", folder.file("none")], "none'"),
                                   ([model, "-o", folder.file("x.yaml"), "--data", model], f"'{model}' is no folder")):
@@ -167,6 +167,17 @@ def test_a_file_that_is_there_is_not_replaced_and_bad_input_is_named():
         assert open(spec).read() == "mine\n" and not os.path.exists(folder.file("x.yaml"))
         weir("init", model, "--force")
         assert "name: mlp" in open(spec).read()
+        os.symlink(model, folder.file("soft.yaml"))
+        os.link(model, folder.file("hard.yaml"))
+        with open(model, "rb") as file:
+            before = file.read()
+        for name in (model, folder.file("soft.yaml"), folder.file("hard.yaml")):
+            said = weir("init", model, "-o", name, "--force", status=2).stderr
+            assert f"'{name}' is the model itself: name another file with -o" in said and said.count("\n") == 1, said
+        for name, what in ((spec, "the spec"), (model, "the model"), (folder.file("hard.yaml"), "the model")):
+            said = weir("train", spec, "--metrics", name, "--out", folder.file("out"), status=2).stderr
+            assert f"--metrics '{name}' is {what} itself: name another file" in said and said.count("\n") == 1, said
+        assert open(model, "rb").read() == before and "loss\"" not in open(spec).read() and not os.path.exists(folder.file("out"))
 
 
 if __name__ == "__main__":

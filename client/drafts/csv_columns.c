@@ -64,8 +64,11 @@ static int find_field(struct csv_columns *columns, const struct csv_field *name)
 static void find_fields(const struct csv_columns *train, struct csv_columns *columns) {
   const struct csv_field *names = train->header.fields;
   columns->label = find_field(columns, &names[train->label]);
-  for (int i = 0; i < train->n_features && !columns->doubt; i++)
-    columns->features[columns->n_features++] = find_field(columns, &names[train->features[i]]);
+  for (int i = 0; i < train->n_features && !columns->doubt; i++) {
+    int field = find_field(columns, &names[train->features[i]]);
+    if (field >= 0)
+      columns->features[columns->n_features++] = field;
+  }
   if (!columns->doubt)
     doubt_names(columns);
 }
@@ -112,7 +115,7 @@ static char *fields_text(const struct csv_header *header, const int *fields, int
 void csv_columns_write(FILE *out, const struct csv_columns *columns, const char *input) {
   const struct csv_header *header = &columns->header;
   char *features = fields_text(header, columns->features, columns->n_features);
-  char *label = fields_text(header, &columns->label, 1);
+  char *label = fields_text(header, &columns->label, columns->label >= 0);
   if (header->delimiter != ',')
     fprintf(out, header->delimiter == '\t' ? "delimiter: \"\\t\", " : "delimiter: \"%c\", ",
             header->delimiter);

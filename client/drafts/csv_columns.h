@@ -8,10 +8,10 @@
 
 struct csv_columns {
   struct csv_header header;
-  int *features; /* [n_features] */
-  int n_features, label;
-  char *doubt; /* what does not fit, behind the file's name; NULL: nothing */
-  char *note;  /* what else is to be known of it, likewise */
+  int *features;         /* [n_features] */
+  int n_features, label; /* label -1: there is none */
+  char *doubt;           /* what does not fit, behind the file's name; NULL: nothing */
+  char *note;            /* what else is to be known of it, likewise */
 };
 
 /* Of a file of training data. Without a header the features come first, and without a file as well. Released

@@ -40,6 +40,13 @@ static bool is_there(const char *root, const char *file) {
   return is_found;
 }
 
+/* An only input is fed from the column that is not called "labels". */
+static char *column_name(const struct task *task, int i) {
+  const char *input = task_input(task, i)->name;
+  bool is_taken = strcmp(input, "labels") == 0 && (task->model->has_labels || task->model->n_columns == 1);
+  return mem_strdup(is_taken ? "labels_input" : input);
+}
+
 static char *array_file(const char *name) {
   char *file = mem_printf("%s.npy", name);
   for (char *c = file; *c; c++)
@@ -51,7 +58,8 @@ static char *array_file(const char *name) {
 static bool arrays_are_there(const struct task *task, const char *root) {
   bool are_there = !task->model->has_labels || is_there(root, LABELS_FILE);
   for (int i = 0; i < task->model->n_columns; i++) {
-    char *file = array_file(task_input(task, i)->name);
+    char *column = column_name(task, i), *file = array_file(column);
+    free(column);
     are_there &= is_there(root, file);
     free(file);
   }
@@ -117,6 +125,12 @@ void data_guess_fini(struct data_guess *guess) {
   *guess = (struct data_guess){0};
 }
 
+char *data_guess_column(const struct task *task, int i) {
+  char *name = column_name(task, i), *quoted = yaml_quoted(name);
+  free(name);
+  return quoted;
+}
+
 void data_guess_write_notes(const struct data_guess *guess, FILE *out, const char *before) {
   for (const char *note = guess->notes; note && *note; note = strchr(note, '\n') + 1)
     fprintf(out, "%s%.*s\n", before, (int)strcspn(note, "\n"), note);
@@ -143,9 +157,10 @@ static void guess_arrays(const struct task *task, struct data_guess *guess) {
   CHECK(out);
   fprintf(out, "{format: npy, columns: {");
   for (int i = 0; i < model->n_columns; i++) {
-    const char *input = task_input(task, i)->name;
-    char *name = yaml_quoted(input), *plain = array_file(input), *file = yaml_quoted(plain);
+    char *column = column_name(task, i), *name = yaml_quoted(column), *plain = array_file(column),
+         *file = yaml_quoted(plain);
     fprintf(out, "%s%s: %s", i ? ", " : "", name, file);
+    free(column);
     free(name);
     free(plain);
     free(file);
@@ -227,7 +242,7 @@ static char *csv_misfit(const struct place *place) {
 static void write_csv(FILE *out, const struct place *place, struct data_guess *guess) {
   bool is_train = place->file == place->train;
   struct csv_columns train, eval;
-  char *input = yaml_quoted(task_input(place->task, 0)->name);
+  char *input = data_guess_column(place->task, 0);
   find_csv(place, &train, &eval);
   if (is_train && train.doubt)
     guess->doubt = mem_printf("%s: %s", place->file, train.doubt);

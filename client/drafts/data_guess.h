@@ -20,6 +20,10 @@ struct data_guess {
 void data_guess_find(const struct task *task, const char *root, struct data_guess *out);
 void data_guess_fini(struct data_guess *guess); /* safe on a zeroed one */
 
+/* The column that input i is fed from, as YAML: its name, but for "labels", which is the labels' own. Freed
+   by the caller. */
+char *data_guess_column(const struct task *task, int i);
+
 /* The notes, each behind `before`. */
 void data_guess_write_notes(const struct data_guess *guess, FILE *out, const char *before);
 

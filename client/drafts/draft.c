@@ -11,12 +11,14 @@
 #include "client/drafts/yaml_text.h"
 #include "common/agree/spec.h"
 #include "common/base/memory.h"
+#include "common/base/text.h"
 #include "common/settle/spec_settle.h"
 #include "model/onnx/model_file.h"
 
 enum { NAME_MAX_BYTES = 40, MICROBATCHES = 8, SHAPE_TEXT = 128 };
 
 static int find_root(const struct draft_request *request, char **root, struct err *err);
+static int check_path(char *path, const char *what, struct err *err);
 static char *spec_name(const char *model);
 static char *model_path(const struct draft_request *request);
 static char *draft_text(const struct draft_request *request, const struct draft *draft, const char *root);
@@ -27,7 +29,8 @@ int draft_make(const struct draft_request *request, struct draft *out, struct er
   struct model_file file = {0};
   char *root = NULL;
   *out = (struct draft){0};
-  if (model_file_open(request->model, &file, err) || find_root(request, &root, err))
+  if (model_file_open(request->model, &file, err) || find_root(request, &root, err) ||
+      check_path(mem_strdup(root), "the folder", err) || check_path(model_path(request), "the model", err))
     goto out;
   if (task_find(file.bytes, file.size_bytes, &out->task, err)) {
     err_prefix(err, "%s", request->model);
@@ -69,6 +72,16 @@ static int find_root(const struct draft_request *request, char **root, struct er
   else if (!is_folder(folder))
     err_set(err, ERR_INVALID, "init: '%s' is no folder: give --data the folder that the data is in", folder);
   free(folder);
+  return err->code;
+}
+
+/* Releases the path, which the spec is to say. */
+static int check_path(char *path, const char *what, struct err *err) {
+  char *shown = text_copy_clean(path, strlen(path));
+  if (!yaml_can_say(path))
+    err_set(err, ERR_INVALID, "init: the name of %s '%s' is not UTF-8, as a spec is: rename it", what, shown);
+  free(shown);
+  free(path);
   return err->code;
 }
 
@@ -129,9 +142,10 @@ static void write_inputs(FILE *out, const struct task *task) {
     return;
   fprintf(out, "  inputs: {");
   for (int i = 0; i < task->model->n_columns; i++) {
-    char *name = yaml_quoted(task_input(task, i)->name);
-    fprintf(out, "%s%s: %s", i ? ", " : "", name, name);
+    char *name = yaml_quoted(task_input(task, i)->name), *column = data_guess_column(task, i);
+    fprintf(out, "%s%s: %s", i ? ", " : "", name, column);
     free(name);
+    free(column);
   }
   fprintf(out, "}    # input: column of the data\n");
 }

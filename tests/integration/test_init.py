@@ -155,6 +155,35 @@ def test_headers_as_pandas_and_spreadsheets_write_them_train():
             weir("train", spec, "--threads", 1, "--out", folder.file("out"), "--force", "train.batch=8", "train.microbatches=1")
 
 
+def test_names_that_are_not_utf_8_are_blamed_on_their_file_or_folder():
+    with Folder() as folder:
+        model, spec = folder.model("mlp", "--input", "3", "--classes", 2), folder.file("mlp.yaml")
+        folder.file("train.csv", "gr\u00f6\u00dfe,b,c,label\n1,2,3,0\n".encode("latin-1"))
+        said = weir("init", model).stdout
+        assert ("\nfill in   data: train.csv: the name of field 1, 'gr??e', is not UTF-8: save the file as UTF-8\n" in said
+                and 'columns: {image: "FILL IN", labels: "label"}' in said), said
+        os.mkdir(folder.file("caf\udce9"))
+        with open(model, "rb") as file:
+            other = folder.file("caf\udce9/mlp.onnx", file.read())
+        for arguments, wanted in (([model, "--data", folder.file("caf\udce9")], f"the folder '{folder.file('caf?')}'"),
+                                  ([other, "-o", spec, "--data", folder.file(".")], "the model 'caf?/mlp.onnx'")):
+            said = weir("init", *arguments, "--force", status=2).stderr
+            assert wanted in said and "rename it" in said and said.count("\n") == 1, said
+
+
+def test_an_input_that_is_called_labels_is_fed_beside_the_labels():
+    with Folder() as folder:
+        model, spec = folder.model("dlrm", *CASES["dlrm"][0]), folder.file("dlrm.yaml")
+        with open(model, "rb") as file:
+            renamed = file.read().replace(b"sparse", b"labels")
+        folder.file("dlrm.onnx", renamed)
+        arrays(folder)
+        os.rename(folder.file("sparse.npy"), folder.file("labels_input.npy"))
+        said = weir("init", model).stdout
+        assert "{dense: dense.npy, labels_input: labels_input.npy, labels: labels.npy}" in said and "fill in" not in said, said
+        weir("train", spec, "--threads", 1, "--out", folder.file("out"), "train.batch=8", "train.microbatches=1")
+
+
 def test_a_file_that_is_there_is_not_replaced_and_bad_input_is_named():
     with Folder() as folder:
         model, spec = folder.model("mlp", "--input", "3", "--classes", 2), folder.file("mlp.yaml", "mine\n")

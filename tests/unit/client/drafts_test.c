@@ -144,6 +144,27 @@ static void a_microbatch_takes_no_more_memory_than_a_gibibyte(void **state) {
   onnx_build_fini(&build);
 }
 
+/* Of an only input, which is fed from the column that is not called "labels". */
+static void an_input_that_is_called_labels_has_a_column_of_another_name(void **state) {
+  struct onnx_build build;
+  struct task task;
+  struct data_guess guess;
+  (void)state;
+  onnx_build_init(&build, 17);
+  onnx_build_input(&build, "labels", DIMS(-1, 4));
+  onnx_build_weight(&build, "w", DIMS(4, 3));
+  onnx_build_node(&build, "MatMul", NULL, "labels,w", "y");
+  onnx_build_output(&build, "y");
+  find(&build, &task);
+  data_guess_find(&task, "/proc/self/fdinfo", &guess); /* a folder of no data */
+  assert_false(guess.is_found);
+  assert_string_equal(guess.train, "{format: csv, file: train.csv, header: false, columns: {labels_input: "
+                                   "\"1:4\", labels: \"5\"}}");
+  data_guess_fini(&guess);
+  task_fini(&task);
+  onnx_build_fini(&build);
+}
+
 static void names_are_quoted_where_yaml_would_read_them_otherwise(void **state) {
   static const char *const cases[][2] = {{"image.1", "image.1"},
                                          {"a b", "\"a b\""},
@@ -166,6 +187,7 @@ int main(void) {
       cmocka_unit_test(a_model_without_outputs_is_refused),
       cmocka_unit_test(a_model_that_was_exported_for_one_batch_is_given_it),
       cmocka_unit_test(a_microbatch_takes_no_more_memory_than_a_gibibyte),
+      cmocka_unit_test(an_input_that_is_called_labels_has_a_column_of_another_name),
       cmocka_unit_test(names_are_quoted_where_yaml_would_read_them_otherwise),
   };
   float_setting_apply();

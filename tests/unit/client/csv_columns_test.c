@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -124,6 +125,22 @@ static void the_label_is_the_first_of_its_usual_names_that_is_there(void **state
   check_cases(cases, sizeof cases / sizeof *cases);
 }
 
+static void a_pipe_is_not_waited_for(void **state) {
+  char folder[] = "/tmp/weir-csv-XXXXXX", path[64];
+  struct csv_columns columns;
+  (void)state;
+  assert_non_null(mkdtemp(folder));
+  snprintf(path, sizeof path, "%s/train.csv", folder);
+  assert_int_equal(mkfifo(path, 0600), 0);
+  alarm(20);
+  csv_columns_choose(path, 2, &columns);
+  alarm(0);
+  assert_string_equal(columns.doubt, "it has no first line that can be read");
+  csv_columns_fini(&columns);
+  unlink(path);
+  rmdir(folder);
+}
+
 static void a_header_may_be_long(void **state) {
   enum { FEATURES = 9000 };
   char path[] = "/tmp/weir-csv-XXXXXX";
@@ -188,6 +205,7 @@ int main(void) {
       cmocka_unit_test(a_record_is_a_header_unless_all_its_fields_are_numbers),
       cmocka_unit_test(a_field_that_columns_cannot_name_is_doubted),
       cmocka_unit_test(the_label_is_the_first_of_its_usual_names_that_is_there),
+      cmocka_unit_test(a_pipe_is_not_waited_for),
       cmocka_unit_test(a_header_may_be_long),
       cmocka_unit_test(fields_to_evaluate_are_those_of_the_training_data),
   };

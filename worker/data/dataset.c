@@ -214,13 +214,15 @@ static int begin_sample(struct reading *reading, uint64_t index, struct err *err
 
 /* Writes the sample to sample->out. */
 static int finish_sample(const struct column_form *form, struct sample *sample, struct err *err) {
-  const struct image_shape *shape = &sample->shape;
-  if (shape->channels * shape->height * shape->width != form->elems)
-    return err_set(err, ERR_INVALID,
-                   "is [%lld,%lld,%lld] after the transforms, and the model wants %lld elements: end "
-                   "data.transforms with a size, as in {resize: {size: [H, W]}}",
-                   (long long)shape->channels, (long long)shape->height, (long long)shape->width,
-                   (long long)form->elems);
+  const struct shape have = {3, {sample->shape.channels, sample->shape.height, sample->shape.width}};
+  char have_text[96], want_text[96];
+  if (!form_fits(&have, &form->wanted))
+    return err_set(
+        err, ERR_INVALID,
+        "is %s after the transforms, and the model wants %s: end data.transforms with a size, as in "
+        "{resize: {size: [H, W]}}",
+        shape_text(&have, have_text, sizeof have_text),
+        shape_text(&form->wanted, want_text, sizeof want_text));
   if (sample->data == sample->out || sample_floats(sample)) {
     sample_write(sample, sample->out);
     return 0;

@@ -20,6 +20,27 @@ static bool shapes_match(const struct shape *a, const struct shape *b) {
   }
 }
 
+/* Neighbours of `fine`, multiplied, are the dimensions of `coarse`. None is 0. */
+static bool shape_merges(const struct shape *fine, const struct shape *coarse) {
+  int i = 0;
+  for (int d = 0; d < coarse->rank; d++) {
+    int64_t left = coarse->dim[d];
+    while (left > 1 && i < fine->rank && left % fine->dim[i] == 0)
+      left /= fine->dim[i++];
+    if (left > 1)
+      return false;
+  }
+  while (i < fine->rank && fine->dim[i] == 1)
+    i++;
+  return i == fine->rank;
+}
+
+bool form_fits(const struct shape *sample, const struct shape *input) {
+  int64_t elems = shape_elems(sample);
+  return elems == shape_elems(input) &&
+         (elems == 0 || shape_merges(sample, input) || shape_merges(input, sample));
+}
+
 /* Where in its sample element i lies: " at [2,5]"; nothing where a sample has one element. */
 static const char *place_text(const struct column *column, uint64_t i, char *text, size_t size) {
   struct shape place = column->sample;
@@ -109,9 +130,12 @@ static struct image_shape image_of_input(const struct shape *wanted) {
 static int refuse_shape(const struct column *column, const struct shape *have, const struct value *input,
                         const struct shape *wanted, struct err *err) {
   char have_text[96], want_text[96];
-  return err_set(err, ERR_INVALID, "samples of column '%s' are %s, the model's input '%s' wants %s",
+  bool is_channels_last = have->rank == 3 && wanted->rank == 3 && have->dim[2] == wanted->dim[0] &&
+                          have->dim[0] == wanted->dim[1] && have->dim[1] == wanted->dim[2];
+  return err_set(err, ERR_INVALID, "samples of column '%s' are %s, the model's input '%s' wants %s%s",
                  column->name, shape_text(have, have_text, sizeof have_text), input->name,
-                 shape_text(wanted, want_text, sizeof want_text));
+                 shape_text(wanted, want_text, sizeof want_text),
+                 is_channels_last ? ": channels come first, as numpy's transpose(0, 3, 1, 2) puts them" : "");
 }
 
 /* Whether what transforms make of the samples can be fed; sizes that differ are looked at when they are read.
@@ -133,10 +157,7 @@ static int check_image(const struct column *column, const struct value *input, c
     form->fed = image_of_input(wanted);
     return 0;
   }
-  if (after.channels * after.height * after.width != form->elems ||
-      (have.rank == 3 && wanted->rank == 3 && column->source && !shapes_match(&have, wanted)))
-    return refuse_shape(column, &have, input, wanted, err);
-  return 0;
+  return form_fits(&have, wanted) ? 0 : refuse_shape(column, &have, input, wanted, err);
 }
 
 int form_bind(const struct column *column, const struct feed_rule *rule, struct column_form *form,
@@ -145,6 +166,7 @@ int form_bind(const struct column *column, const struct feed_rule *rule, struct 
   struct shape wanted = {input->shape.rank - 1, {0}};
   memcpy(wanted.dim, input->shape.dim + 1, sizeof wanted.dim - sizeof wanted.dim[0]);
   form->dtype = input->dtype;
+  form->wanted = wanted;
   form->elems = shape_elems(&wanted);
   form->transforms = (struct transforms){0};
   if (rule->labels)
@@ -156,7 +178,7 @@ int form_bind(const struct column *column, const struct feed_rule *rule, struct 
   if (column->source)
     return err_set(err, ERR_INVALID, "column '%s' holds images, the model's input '%s' wants %s",
                    column->name, input->name, dtype_name(input->dtype));
-  if (shape_elems(&column->sample) != form->elems)
+  if (!form_fits(&column->sample, &wanted))
     return refuse_shape(column, &column->sample, input, &wanted, err);
   return column_check_integers(column, input, err);
 }

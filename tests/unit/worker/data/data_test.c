@@ -161,6 +161,37 @@ static void a_label_out_of_range_is_named_with_its_sample(void **state) {
   spec_free(spec);
 }
 
+static void samples_fit_an_input_that_has_their_elements_in_their_order(void **state) {
+  static const struct {
+    struct shape sample, input;
+    bool fits;
+  } rows[] = {
+      {{3, {3, 32, 32}}, {3, {3, 32, 32}}, true},
+      {{1, {3072}}, {3, {3, 32, 32}}, true},
+      {{2, {3, 1024}}, {3, {3, 32, 32}}, true},
+      {{3, {3, 32, 32}}, {2, {96, 32}}, true},
+      {{2, {28, 28}}, {3, {1, 28, 28}}, true},
+      {{3, {28, 28, 1}}, {3, {1, 28, 28}}, true},
+      {{3, {1, 28, 28}}, {1, {784}}, true},
+      {{0}, {1, {1}}, true},
+      {{2, {1, 1}}, {0}, true},
+      {{4, {2, 3, 4, 5}}, {2, {6, 20}}, true},
+      {{3, {32, 32, 3}}, {3, {3, 32, 32}}, false},
+      {{3, {4, 4, 3}}, {3, {3, 4, 4}}, false},
+      {{2, {2, 24}}, {3, {3, 4, 4}}, false},
+      {{3, {3, 2, 8}}, {3, {3, 4, 4}}, false},
+      {{2, {2, 8}}, {3, {1, 4, 4}}, false},
+      {{2, {16, 48}}, {3, {3, 16, 16}}, false},
+      {{1, {47}}, {3, {3, 4, 4}}, false},
+      {{3, {3, 4, 4}}, {3, {3, 4, 5}}, false},
+      {{4, {2, 3, 4, 5}}, {2, {8, 15}}, false},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (form_fits(&rows[i].sample, &rows[i].input) != rows[i].fits)
+      fail_msg("row %zu", i);
+}
+
 int main(void) {
   float_setting_apply();
   const struct CMUnitTest tests[] = {
@@ -170,6 +201,7 @@ int main(void) {
       cmocka_unit_test(the_data_root_confines_a_spec),
       cmocka_unit_test(gzip_and_plain_have_the_same_content_hash),
       cmocka_unit_test(samples_are_transformed_in_the_spec_s_order),
+      cmocka_unit_test(samples_fit_an_input_that_has_their_elements_in_their_order),
       cmocka_unit_test(a_label_out_of_range_is_named_with_its_sample),
   };
   return cmocka_run_group_tests(tests, idx_make_folder, idx_remove_folder);

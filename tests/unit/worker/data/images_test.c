@@ -331,14 +331,15 @@ static void links_are_followed_but_not_in_circles(void **state) {
   spec_free(spec);
 }
 
-static void read_and_refuse(const char *train, const char *transforms, const char *wanted) {
+static void read_and_refuse(const struct value *input, const char *train, const char *transforms,
+                            const char *wanted) {
   const uint64_t indices[1] = {0};
   struct err err = ERR_NONE;
   struct dataset *dataset;
   struct column_form form;
   float x[3 * 11 * 19];
   Weir__RunSpec *spec = make_spec(train, train, transforms);
-  const struct training_input images = {.spec = spec, .value = &image_input};
+  const struct training_input images = {.spec = spec, .value = input};
   assert_int_equal(dataset_open(spec, spec->data->train, &everything, &dataset, &err), 0);
   if (!bind_column(dataset, "", &images, &form, &err)) {
     memset(x, 0xff, sizeof x);
@@ -353,12 +354,16 @@ static void read_and_refuse(const char *train, const char *transforms, const cha
 }
 
 static void what_a_sample_lacks_comes_out_of_dataset_check_with_its_file(void **state) {
+  static const struct value upright = {.name = "x", .dtype = DTYPE_F32, .shape = {4, {2, 3, 19, 11}}};
   (void)state;
-  read_and_refuse("bad", "", "/bad/cat/cut.png: is a PNG that was cut short");
-  read_and_refuse("train", "{resize: {size: 5}}", "Dog/x.jpg: is [3,5,8] after the transforms");
-  read_and_refuse("train", "{random_crop: {size: 12}}, {resize: {size: [11, 19]}}",
+  read_and_refuse(&image_input, "bad", "", "/bad/cat/cut.png: is a PNG that was cut short");
+  read_and_refuse(&image_input, "train", "{resize: {size: 5}}", "Dog/x.jpg: is [3,5,8] after the transforms");
+  read_and_refuse(&upright, "train", "",
+                  "Dog/x.jpg: is [3,11,19] after the transforms, and the model wants [3,19,11]");
+  read_and_refuse(&image_input, "train", "{random_crop: {size: 12}}, {resize: {size: [11, 19]}}",
                   "Dog/x.jpg: random_crop: size: 12 x 12 pixels cannot be");
-  read_and_refuse("train", "{center_crop: {size: 9}}", "are [3,9,9], the model's input 'x' wants [3,11,19]");
+  read_and_refuse(&image_input, "train", "{center_crop: {size: 9}}",
+                  "are [3,9,9], the model's input 'x' wants [3,11,19]");
 }
 
 int main(void) {

@@ -200,7 +200,9 @@ static int check_folder(const struct data_folder *folder, struct err *err) {
   struct stat status;
   bool is_folder;
   if (fd < 0 && errno_value == ENOENT)
-    return err_set(err, ERR_NOT_FOUND, "data.root: there is no folder %s on this worker", path);
+    return err_set(err, ERR_NOT_FOUND,
+                   "data.root: there is no folder %s on this worker (its --data-root is %s)", path,
+                   folder->root);
   if (fd < 0) {
     fail_open(folder, errno_value, path, err);
     return errno_value == ENOSYS ? (int)err->code : err_prefix(err, "data.root");

@@ -73,17 +73,24 @@ static int check_classes(const struct column *column, const struct label_rule *l
   return 0;
 }
 
-static int check_targets(const struct column *column, struct err *err) {
+int form_check_finite(const struct column *column, uint64_t sample, struct err *err) {
   uint64_t elems = (uint64_t)shape_elems(&column->sample);
+  const char *data = column->dtype == DTYPE_F32 && !column->source ? column_sample(column, sample) : NULL;
   char place[128];
-  for (uint64_t s = 0; column->dtype == DTYPE_F32 && s < column->samples; s++)
-    for (uint64_t i = column_first_new(column, s); i < elems; i++) {
-      float target;
-      memcpy(&target, (const char *)column_sample(column, s) + i * sizeof target, sizeof target);
-      if (!isfinite(target))
-        return err_set(err, ERR_INVALID, "%s: the target of sample %llu%s is not a finite number",
-                       column->name, (unsigned long long)s, place_text(column, i, place, sizeof place));
-    }
+  for (uint64_t i = 0; data && i < elems; i++) {
+    float value;
+    memcpy(&value, data + i * sizeof value, sizeof value);
+    if (!isfinite(value))
+      return err_set(err, ERR_INVALID, "column '%s': sample %llu%s is not a finite number", column->name,
+                     (unsigned long long)sample, place_text(column, i, place, sizeof place));
+  }
+  return 0;
+}
+
+static int check_targets(const struct column *column, struct err *err) {
+  for (uint64_t s = 0; s < column->samples; s++)
+    if (form_check_finite(column, s, err))
+      return err->code;
   return 0;
 }
 

@@ -29,6 +29,10 @@ struct feed_rule {
    [3072] and [3,1024], and not [32,32,3]. */
 bool form_fits(const struct shape *sample, const struct shape *input);
 
+/* Of f32 that are no images: whether the sample's elements are finite. Errors: INVALID, with the column, the
+   sample and its element. */
+int form_check_finite(const struct column *column, uint64_t sample, struct err *err);
+
 /* Whether the column can feed that graph input, and how. Sets all but form->column. Errors: INVALID with what
    is wrong and where: "labels: sample 17 has label 12, the model has 10 classes". */
 int form_bind(const struct column *column, const struct feed_rule *rule, struct column_form *form,

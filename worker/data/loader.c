@@ -111,12 +111,27 @@ static float step_scale(struct loader *loader, uint64_t step, uint32_t microbatc
   return scale;
 }
 
+static uint64_t *find_indices(const struct loader *loader, uint64_t step, uint32_t microbatch) {
+  uint32_t samples = loader->plan->microbatch_samples;
+  uint64_t *indices = mem_new(samples * sizeof *indices);
+  for (uint32_t i = 0; i < samples; i++)
+    indices[i] = sampler_at(loader->sampler, step, microbatch * samples + i);
+  return indices;
+}
+
+int loader_check_finite(const struct loader *loader, uint64_t step, uint32_t microbatch, struct err *err) {
+  uint64_t *indices = find_indices(loader, step, microbatch);
+  for (int i = 0; i < loader->n_inputs && !err->code; i++)
+    for (uint32_t s = 0; s < loader->plan->microbatch_samples && !err->code; s++)
+      form_check_finite(dataset_column(loader->train, &loader->train_forms[i]), indices[s], err);
+  free(indices);
+  return err->code;
+}
+
 static void make_train(struct loader *loader, struct slot *slot, struct scratch *scratch) {
   uint32_t samples = loader->plan->microbatch_samples;
   uint32_t position = slot->microbatch * samples;
-  uint64_t *indices = mem_new(samples * sizeof *indices);
-  for (uint32_t i = 0; i < samples; i++)
-    indices[i] = sampler_at(loader->sampler, slot->step, position + i);
+  uint64_t *indices = find_indices(loader, slot->step, slot->microbatch);
   make_batch(loader, loader->train, loader->train_forms,
              &(struct dataset_read){.indices = indices,
                                     .n = samples,

@@ -49,6 +49,10 @@ struct loader_batch *loader_train(struct loader *loader, uint64_t step, uint32_t
 struct loader_batch *loader_eval(struct loader *loader, uint32_t chunk, uint32_t part);
 void loader_put(struct loader *loader, struct loader_batch *batch);
 
+/* Whether the samples of a microbatch are finite numbers in their file. Errors: INVALID, with the column, the
+   sample and its element. Any thread. */
+int loader_check_finite(const struct loader *loader, uint64_t step, uint32_t microbatch, struct err *err);
+
 /* Whether the batches so far hold what the files held; else the error of dataset_check. Any thread. */
 int loader_check(struct loader *loader, struct err *err);
 

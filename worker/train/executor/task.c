@@ -53,12 +53,15 @@ void task_fail_data(struct task *task, const struct err *err) {
 }
 
 void task_fail(struct task *task, const char *what) {
-  struct err err;
-  err_set(
-      &err, ERR_INTERNAL,
-      "%s is not finite: the training diverges; try a lower train.optimizer.lr, or look for extreme values "
-      "in the data",
-      what);
+  const struct work *work = &task->work;
+  struct err err = ERR_NONE;
+  if (work->kind == WORK_CHUNK ||
+      !loader_check_finite(task->run->loaded.loader, work->step, work->index, &err))
+    err_set(
+        &err, ERR_INTERNAL,
+        "%s is not finite: the training diverges; try a lower train.optimizer.lr, or look for extreme values "
+        "in the data",
+        what);
   task_fail_err(task, &err);
 }
 

@@ -75,7 +75,7 @@ const struct command_def command_submit = {
         "(train.optimizer.lr, 'data.transforms[0].scale'), VALUE as the spec would have it ('[1, 2]', "
         "'{every_steps: 100}'); null takes the key away.",
     .options = submit_options,
-    .if_failed = "the run failed (--follow)",
+    .if_failed = "a quota refuses the run, or the run failed (--follow)",
     .if_interrupted = "interrupted (--follow: detached)",
     .examples = "weir submit spec.yaml --coordinator 10.0.0.1:7070\n"
                 "weir submit spec.yaml name=slower train.optimizer.lr=0.01\n"

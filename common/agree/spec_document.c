@@ -21,9 +21,30 @@ static bool is_nested_too_deep(const char *text, size_t size) {
   return false;
 }
 
+static int parser_load(yaml_parser_t *parser, yaml_document_t *out, size_t *line, struct err *err) {
+  if (yaml_parser_load(parser, out))
+    return ERR_OK;
+  *line = parser->problem_mark.line + 1;
+  return err_set(err, ERR_INVALID, "not valid YAML: %s%s%s",
+                 parser->problem ? parser->problem : "cannot be read", parser->context ? " " : "",
+                 parser->context ? parser->context : "");
+}
+
+static int check_end(yaml_parser_t *parser, size_t *line, struct err *err) {
+  yaml_document_t next;
+  if (parser_load(parser, &next, line, err))
+    return err->code;
+  if (yaml_document_get_root_node(&next)) {
+    *line = next.start_mark.line + 1;
+    err_set(err, ERR_INVALID, "another document begins here, and one is read: take the line '---' away");
+  }
+  yaml_document_delete(&next);
+  return err->code;
+}
+
 int spec_yaml_load(const char *text, size_t size, yaml_document_t *out, size_t *line, struct err *err) {
   yaml_parser_t parser;
-  int code = ERR_OK;
+  int code;
   *line = 0;
   if (size > SPEC_BYTES_MAX)
     return err_set(err, ERR_INVALID, "a spec of %zu bytes; at most %d are read", size, SPEC_BYTES_MAX);
@@ -31,12 +52,9 @@ int spec_yaml_load(const char *text, size_t size, yaml_document_t *out, size_t *
     return err_set(err, ERR_INVALID, "brackets are nested more than %d deep", DEPTH_MAX);
   CHECK(yaml_parser_initialize(&parser));
   yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
-  if (!yaml_parser_load(&parser, out)) {
-    *line = parser.problem_mark.line + 1;
-    code = err_set(err, ERR_INVALID, "not valid YAML: %s%s%s",
-                   parser.problem ? parser.problem : "cannot be read", parser.context ? " " : "",
-                   parser.context ? parser.context : "");
-  }
+  code = parser_load(&parser, out, line, err);
+  if (!code && (code = check_end(&parser, line, err)))
+    yaml_document_delete(out);
   yaml_parser_delete(&parser);
   return code;
 }

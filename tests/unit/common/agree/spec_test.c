@@ -251,6 +251,12 @@ static void what_is_not_yaml_is_refused_with_its_line(void **state) {
   refuse("{image: images}", "{image: images", "not valid YAML");
 }
 
+static void a_second_document_is_refused_with_its_line(void **state) {
+  (void)state;
+  refuse("name: ", "name: other\n---\nname: ", "run.yaml:2: another document begins here");
+  refuse("name: ", "name: other\n---\n]\nname: ", "run.yaml:3: not valid YAML");
+}
+
 static void hostile_text_never_crashes_the_reader(void **state) {
   struct err err = ERR_NONE;
   Weir__RunSpec *spec;
@@ -300,6 +306,7 @@ int main(void) {
       cmocka_unit_test(what_is_missing_is_named),
       cmocka_unit_test(gradients_are_clipped_in_one_way_to_what_makes_sense),
       cmocka_unit_test(what_is_not_yaml_is_refused_with_its_line),
+      cmocka_unit_test(a_second_document_is_refused_with_its_line),
       cmocka_unit_test(hostile_text_never_crashes_the_reader),
       cmocka_unit_test(the_nearest_word_is_one_that_was_meant),
   };

@@ -22,9 +22,10 @@ static void answer_metrics(void *user, const struct http_request *request, struc
   const struct metrics_page *page = user;
   const char *text;
   if (!may_read(request->holder)) {
-    http_answer_text(request, answer, 403,
-                     "metrics are for members of the cluster and clients of the tenant %s",
-                     CERT_TENANT_DEFAULT);
+    http_answer_text(
+        request, answer, 403,
+        "metrics are for members of the cluster that work for all tenants, and for clients of the tenant %s",
+        CERT_TENANT_DEFAULT);
     return;
   }
   text = metric_text(&page->question, request->arena);

@@ -14,6 +14,7 @@ enum { HEAD_MAX_BYTES = 1 << 24, SHOWN_MAX_BYTES = 60 };
 
 static struct csv_field *first_record(const char *text, size_t size, char delimiter, int *n);
 static bool are_numbers(const struct csv_field *fields, int n);
+static void sort_names(struct csv_header *header);
 
 void csv_header_read(const char *path, struct csv_header *out) {
   static const char delimiters[] = ",;\t|";
@@ -38,11 +39,13 @@ void csv_header_read(const char *path, struct csv_header *out) {
       free(fields);
   }
   out->has_names = !are_numbers(out->fields, out->n_fields);
+  sort_names(out);
 }
 
 void csv_header_fini(struct csv_header *header) {
   free(header->text);
   free(header->fields);
+  free(header->by_name);
   *header = (struct csv_header){0};
 }
 
@@ -76,12 +79,40 @@ static bool are_numbers(const struct csv_field *fields, int n) {
   return true;
 }
 
-int csv_header_find(const struct csv_header *header, const char *name, size_t length, int *first) {
-  int found = 0;
+static int compare_name(const struct csv_field *field, const char *name, size_t length) {
+  if (field->length != length)
+    return field->length < length ? -1 : 1;
+  return memcmp(field->text, name, length);
+}
+
+static int compare_fields(const void *a, const void *b, void *fields) {
+  const int *left = a, *right = b;
+  const struct csv_field *other = (const struct csv_field *)fields + *right;
+  int order = compare_name((const struct csv_field *)fields + *left, other->text, other->length);
+  return order ? order : *left - *right;
+}
+
+static void sort_names(struct csv_header *header) {
+  header->by_name = mem_new((size_t)header->n_fields * sizeof *header->by_name + 1);
   for (int f = 0; f < header->n_fields; f++)
-    if (header->fields[f].length == length && memcmp(header->fields[f].text, name, length) == 0 &&
-        found++ == 0)
-      *first = f;
+    header->by_name[f] = f;
+  qsort_r(header->by_name, (size_t)header->n_fields, sizeof *header->by_name, compare_fields, header->fields);
+}
+
+int csv_header_find(const struct csv_header *header, const char *name, size_t length, int *first) {
+  int low = 0, high = header->n_fields, found = 0;
+  while (low < high) {
+    int middle = low + (high - low) / 2;
+    if (compare_name(&header->fields[header->by_name[middle]], name, length) < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  while (found < 2 && low + found < header->n_fields &&
+         compare_name(&header->fields[header->by_name[low + found]], name, length) == 0)
+    found++;
+  if (found)
+    *first = header->by_name[low];
   return found;
 }
 
@@ -122,7 +153,13 @@ static char *name_of(const struct csv_header *header, int field) {
                            : mem_printf("%d", field + 1);
 }
 
-/* A range ends at its first colon; a text that is a field's name is no range. NULL: it cannot be said. */
+/* A range ends at its first colon. */
+static bool can_begin_range(const struct csv_header *header, int field) {
+  const struct csv_field *name = &header->fields[field];
+  return !header->has_names || !memchr(name->text, ':', name->length);
+}
+
+/* A text that is a field's name is no range. NULL: it cannot be said. */
 static char *range_text(const struct csv_header *header, int first, int last) {
   char *from, *to, *text;
   int unused;
@@ -131,7 +168,7 @@ static char *range_text(const struct csv_header *header, int first, int last) {
   from = name_of(header, first);
   to = name_of(header, last);
   text = mem_printf("%s:%s", from, to);
-  if (strchr(from, ':') || (header->has_names && csv_header_find(header, text, strlen(text), &unused))) {
+  if (header->has_names && csv_header_find(header, text, strlen(text), &unused)) {
     free(text);
     text = NULL;
   }
@@ -146,7 +183,7 @@ static char *entry_text(const struct csv_header *header, const int *fields, int 
   *taken = 1;
   if (!can_be_named(header, fields[0]))
     return NULL;
-  while (*taken < n && fields[*taken] == fields[*taken - 1] + 1)
+  while (can_begin_range(header, fields[0]) && *taken < n && fields[*taken] == fields[*taken - 1] + 1)
     ++*taken;
   for (; *taken > 1; --*taken)
     if ((text = range_text(header, fields[0], fields[*taken - 1])))

@@ -8,6 +8,7 @@ struct csv_header {
   char *text;               /* that the fields lie in */
   struct csv_field *fields; /* [n_fields] */
   int n_fields;             /* 0: there is no file, or no record in it that can be read */
+  int *by_name;             /* [n_fields]: sorted, fields of one name by their numbers */
   char delimiter;           /* of , ; | and tab the one that gives the record most fields */
   bool has_names;           /* not all fields are numbers */
 };
@@ -16,7 +17,7 @@ struct csv_header {
 void csv_header_read(const char *path, struct csv_header *out);
 void csv_header_fini(struct csv_header *header);
 
-/* How many fields have that name; *first: the first of them. */
+/* How many fields have that name: 0, 1 or, of more, 2. *first: the first of them. */
 int csv_header_find(const struct csv_header *header, const char *name, size_t length, int *first);
 
 /* The field that is called "label", else "labels", "target", "class" or "y", else the last. */

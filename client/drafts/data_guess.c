@@ -217,13 +217,15 @@ static void write_tokens(FILE *out, const struct place *place, struct data_guess
           (long long)context(place->task));
 }
 
-/* Of the place's file, and of the training data. */
+/* Of the training data, and of the place's file where that is another one. */
 static void find_csv(const struct place *place, struct csv_columns *train, struct csv_columns *eval) {
   int64_t features = task_input(place->task, 0)->shape.dim[1];
   char *train_path = mem_printf("%s/%s", place->root, place->train),
        *eval_path = mem_printf("%s/%s", place->root, place->file);
+  *eval = (struct csv_columns){0};
   csv_columns_choose(train_path, features, train);
-  csv_columns_match(eval_path, train, eval);
+  if (place->file != place->train)
+    csv_columns_match(eval_path, train, eval);
   free(train_path);
   free(eval_path);
 }
@@ -300,6 +302,6 @@ static const struct layout layouts[] = {
     {TASK_TOKENS, "tokens", "train.bin", NULL, false, write_tokens, NULL, "numbers of tokens, little-endian"},
     {TASK_TABLE, "csv", "train.csv", "val.csv", true, write_csv, csv_misfit, CSV_ROWS},
     {TASK_TABLE, "csv", "train.csv", "test.csv", false, write_csv, csv_misfit, CSV_ROWS},
-    {TASK_TABLE, "csv", "train.csv", NULL, false, write_csv, csv_misfit, CSV_ROWS},
+    {TASK_TABLE, "csv", "train.csv", NULL, false, write_csv, NULL, CSV_ROWS},
     {0},
 };

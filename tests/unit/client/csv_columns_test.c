@@ -160,6 +160,35 @@ static void a_header_may_be_long(void **state) {
 }
 
 /* What is evaluated has the training data's fields, wherever they lie in its file. */
+/* Names of genes, none of which can begin a range. Fields are found by their order, not one by one. */
+static void many_names_with_colons_are_listed(void **state) {
+  enum { FEATURES = 20000 };
+  char path[] = "/tmp/weir-csv-XXXXXX";
+  struct csv_columns columns, again;
+  char *wanted = NULL;
+  size_t size;
+  FILE *file = fdopen(mkstemp(path), "w"), *out = open_memstream(&wanted, &size);
+  (void)state;
+  fputs("columns: {x: \"", out);
+  for (int f = 0; f < FEATURES; f++) {
+    fprintf(file, "chr1:%d,", f);
+    fprintf(out, "%schr1:%d", f ? "," : "", f);
+  }
+  fputs("y\n", file);
+  fputs("\", labels: \"y\"}", out);
+  fclose(file);
+  fclose(out);
+  csv_columns_choose(path, FEATURES, &columns);
+  csv_columns_match(path, &columns, &again);
+  assert_null(columns.doubt);
+  assert_columns(&columns, wanted);
+  assert_columns(&again, wanted);
+  csv_columns_fini(&columns);
+  csv_columns_fini(&again);
+  unlink(path);
+  free(wanted);
+}
+
 static void fields_to_evaluate_are_those_of_the_training_data(void **state) {
   static const struct {
     const char *train, *eval, *wanted, *doubt;
@@ -207,6 +236,7 @@ int main(void) {
       cmocka_unit_test(the_label_is_the_first_of_its_usual_names_that_is_there),
       cmocka_unit_test(a_pipe_is_not_waited_for),
       cmocka_unit_test(a_header_may_be_long),
+      cmocka_unit_test(many_names_with_colons_are_listed),
       cmocka_unit_test(fields_to_evaluate_are_those_of_the_training_data),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

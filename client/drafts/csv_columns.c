@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/drafts/yaml_text.h"
+#include "common/specs/yaml_text.h"
 #include "common/base/memory.h"
 #include "common/base/text.h"
 

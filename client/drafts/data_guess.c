@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "client/drafts/csv_columns.h"
-#include "client/drafts/yaml_text.h"
+#include "common/specs/yaml_text.h"
 #include "common/base/memory.h"
 
 /* Where a file of the data would be. */

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "client/drafts/yaml_text.h"
+#include "common/specs/yaml_text.h"
 #include "common/agree/spec.h"
 #include "common/base/memory.h"
 #include "common/base/text.h"

@@ -9,6 +9,7 @@
 #include "common/agree/spec.h"
 #include "common/base/memory.h"
 #include "common/base/message.h"
+#include "common/specs/yaml_text.h"
 
 static void write_message(FILE *out, const void *message);
 static void write_field(FILE *out, const ProtobufCFieldDescriptor *field, const void *message);
@@ -98,20 +99,6 @@ static void write_map(FILE *out, const ProtobufCFieldDescriptor *field, const vo
   fputc('}', out);
 }
 
-static void write_text(FILE *out, const char *text) {
-  fputc('"', out);
-  for (; *text; text++) {
-    unsigned char c = (unsigned char)*text;
-    if (c == '"' || c == '\\')
-      fprintf(out, "\\%c", c);
-    else if (c < ' ' || c == 127)
-      fprintf(out, "\\x%02x", c);
-    else
-      fputc(c, out);
-  }
-  fputc('"', out);
-}
-
 static void write_value(FILE *out, const ProtobufCFieldDescriptor *field, const void *value) {
   const struct spec_word *word = spec_word_of(field);
   switch (field->type) {
@@ -134,7 +121,7 @@ static void write_value(FILE *out, const ProtobufCFieldDescriptor *field, const 
     fprintf(out, "%.17g", *(const double *)value);
     break;
   case PROTOBUF_C_TYPE_STRING:
-    write_text(out, *(const char *const *)value);
+    yaml_write(out, *(const char *const *)value);
     break;
   case PROTOBUF_C_TYPE_MESSAGE:
     write_message(out, *(const void *const *)value);

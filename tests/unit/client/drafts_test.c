@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "client/drafts/data_guess.h"
-#include "client/drafts/yaml_text.h"
+#include "common/specs/yaml_text.h"
 #include "common/agree/float_setting.h"
 #include "tests/support/model/onnx_build.h"
 

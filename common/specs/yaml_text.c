@@ -1,17 +1,27 @@
 /* Writing YAML scalars. */
-#include "client/drafts/yaml_text.h"
+#include "common/specs/yaml_text.h"
 
 #include <ctype.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "common/base/err.h"
 #include "common/base/memory.h"
 #include "common/base/text.h"
 
+static bool is_control(unsigned char byte) {
+  return byte < ' ' || byte == 127;
+}
+
+void yaml_write(FILE *out, const char *text) {
+  fputc('"', out);
+  for (const char *c = text; *c; c++)
+    fprintf(out, *c == '"' || *c == '\\' ? "\\%c" : is_control((unsigned char)*c) ? "\\x%02x" : "%c", *c);
+  fputc('"', out);
+}
+
 bool yaml_can_say(const char *text) {
   for (size_t size; *text; text += size) {
-    size = (unsigned char)*text < ' ' ? 1 : text_character_size(text);
+    size = is_control((unsigned char)*text) ? 1 : text_character_size(text);
     if (size == 0)
       return false;
   }
@@ -35,10 +45,7 @@ char *yaml_in_quotes(const char *text) {
   size_t size;
   FILE *out = open_memstream(&quoted, &size);
   CHECK(out);
-  fputc('"', out);
-  for (const char *c = text; *c; c++)
-    fprintf(out, *c == '"' || *c == '\\' ? "\\%c" : (unsigned char)*c < ' ' ? "\\x%02x" : "%c", *c);
-  fputc('"', out);
+  yaml_write(out, text);
   fclose(out);
   return quoted;
 }
